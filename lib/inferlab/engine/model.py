@@ -1,0 +1,164 @@
+"""The transformer: one file, one family (Llama, SmolLM2, Mistral, Qwen2.5, Qwen3), no state.
+
+Letters as in `kernels`. A variant (bias, query/key norm, tied head, RoPE scaling) is a field of
+the shape or a tensor that is there or not; names of tensors are those of a GGUF file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from inferlab.engine import kernels
+from inferlab.engine.kvcache import KVCache, NoCache
+from inferlab.engine.operands import Weights
+from inferlab.theory.shapes import ModelShape
+
+
+@dataclass(frozen=True)
+class Model:
+    """A shape, its weights as the kernels take them, and the kernel table they were laid out for.
+
+    Made by `Model.create` (or `engine.load`, `engine.random_model`, which call it).
+    """
+
+    shape: ModelShape
+    weights: Weights
+    table: kernels.Table
+    inverse: Tensor = field(repr=False)  # (E/2,) rotary frequencies, fp32, on the device
+    tokenizer: Any = None
+    source: str = ""
+
+    @classmethod
+    def create(
+        cls,
+        shape: ModelShape,
+        weights: dict[str, Tensor],
+        tokenizer: Any = None,
+        source: str = "",
+        table: kernels.Table | None = None,
+    ) -> Model:
+        """Lay `weights` (GGUF names, one dtype, one device; the dict is emptied) out for use.
+
+        Raises ValueError for a shape that this engine cannot run, naming what is missing.
+        """
+        unsupported = _unsupported(shape)
+        if unsupported:
+            raise ValueError(
+                f"{shape.name} has {unsupported}: this engine runs Llama, SmolLM2, Mistral, "
+                "Qwen2.5 and Qwen3; its costs can still be computed with inferlab.theory"
+            )
+        embedding = weights["token_embd.weight"]
+        table = kernels.pick(table, embedding.device, embedding.dtype)
+        factors = weights.pop("rope_freqs.weight", None)
+        inverse = kernels.inverse_frequencies(shape, factors).to(embedding.device)
+        held = Weights(weights, shape.n_layers, table)
+        return cls(shape, held, table, inverse, tokenizer, source)
+
+    @property
+    def device(self) -> torch.device:
+        return self.weights["token_embd.weight"].device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.weights["token_embd.weight"].dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory the weights take, in the layout held."""
+        return self.weights.nbytes
+
+    def cache(self, batch: int = 1, max_tokens: int = 512) -> KVCache:
+        """A contiguous cache of this model's shape, dtype and device."""
+        return KVCache(self.shape, batch, max_tokens, self.dtype, self.device)
+
+    def no_cache(self, batch: int = 1, max_tokens: int = 512) -> NoCache:
+        """The same verbs without a memory of keys and values: every step starts over."""
+        return NoCache(self.shape, batch, max_tokens, self.dtype, self.device)
+
+
+@torch.inference_mode()
+def forward(
+    model: Model,
+    tokens: Tensor,
+    cache: KVCache | NoCache,
+    new: list[int] | None = None,
+    head: str = "last",
+) -> Tensor:
+    """One forward pass over `tokens` (B, T), appended to `cache`.
+
+    `new[b]` says how many of the T tokens of sequence b are real (the rest is padding on the
+    right); None: all. Returns logits in the model's dtype: (B, vocab) of each sequence's last
+    real token, or with head="all" (B, T, vocab) of every token of the step.
+    """
+    if head not in ("last", "all"):
+        raise ValueError(f"head={head!r}: 'last' or 'all'")
+    tokens, cache = cache.begin(tokens, new)
+    shape, w = model.shape, model.weights
+    angles = kernels.rope_angles(model.inverse, cache.positions, model.dtype)  # 2 × (B, T, 1, E)
+    x = F.embedding(tokens, w.tensors["token_embd.weight"])  # (B, T, D)
+    for layer in range(shape.n_layers):
+        x = x + _attention(model, layer, x, angles, cache)
+        x = x + _mlp(model, layer, x)
+    if head == "last":
+        last = torch.tensor(cache.last, device=x.device)
+        x = x[torch.arange(len(cache.last), device=x.device), last]  # (B, D)
+    cache.advance()
+    x = kernels.rms_norm(x, w.tensors["output_norm.weight"], shape.norm_eps)
+    return _linear(model, "output", x)  # (B, V) or (B, T, V)
+
+
+def _attention(
+    model: Model, layer: int, x: Tensor, angles: tuple[Tensor, Tensor], cache: KVCache
+) -> Tensor:
+    """Grouped-query attention of one layer: (B, T, D) -> (B, T, D)."""
+    s, norms, name = model.shape, model.weights.tensors, f"blk.{layer}."
+    batch, new, _ = x.shape
+    x = kernels.rms_norm(x, norms[name + "attn_norm.weight"], s.norm_eps)
+    qkv = _linear(model, name + "attn_qkv", x)  # (B, T, (H+2K)·E)
+    qkv = qkv.view(batch, new, s.n_heads + 2 * s.n_kv_heads, s.head_dim)
+    qk, v = qkv.split((s.n_heads + s.n_kv_heads, s.n_kv_heads), 2)
+    if s.qk_norm:  # Qwen3: each head is normed before it is rotated
+        q, k = qk.split((s.n_heads, s.n_kv_heads), 2)
+        q = kernels.rms_norm(q, norms[name + "attn_q_norm.weight"], s.norm_eps)
+        k = kernels.rms_norm(k, norms[name + "attn_k_norm.weight"], s.norm_eps)
+        qk = torch.cat((q, k), 2)
+    qk = kernels.rope(qk, *angles)  # (B, T, H+K, E)
+    q, k = qk.transpose(1, 2).split((s.n_heads, s.n_kv_heads), 1)  # (B, H, T, E), (B, K, T, E)
+    k, v = cache.write(layer, k, v.transpose(1, 2))  # (B, K, S, E) each
+    attend = kernels.ATTENTION[model.table["attention"][kernels.regime(new)]]
+    out = attend(q, k, v, cache.mask, cache.causal)  # (B, H, T, E)
+    out = out.transpose(1, 2).reshape(batch, new, s.n_heads * s.head_dim)
+    return _linear(model, name + "attn_output", out)
+
+
+def _mlp(model: Model, layer: int, x: Tensor) -> Tensor:
+    """down(silu(gate(x)) · up(x)): (B, T, D) -> (B, T, D). Shazeer, arXiv 2002.05202."""
+    name = f"blk.{layer}."
+    x = kernels.rms_norm(x, model.weights.tensors[name + "ffn_norm.weight"], model.shape.norm_eps)
+    gate, up = _linear(model, name + "ffn_gate_up", x).chunk(2, -1)  # 2 × (B, T, d_ff)
+    return _linear(model, name + "ffn_down", F.silu(gate) * up)
+
+
+def _linear(model: Model, name: str, x: Tensor) -> Tensor:
+    kind = model.table["linear"][kernels.regime(x.numel() // x.shape[-1])]
+    return model.weights.linears[name](x, kind)
+
+
+def _unsupported(s: ModelShape) -> str:
+    """What of this shape the engine does not run, in words; empty if nothing."""
+    scaling = s.rope_scaling.kind if s.rope_scaling else "llama3"
+    found = [
+        (s.n_experts, "experts"),
+        (s.kv_lora_rank, "latent attention (MLA)"),
+        (not s.gated_mlp or s.activation != "silu", "an MLP without a SiLU gate"),
+        (s.norm != "rms", f"{s.norm} norm"),
+        (s.parallel_blocks, "attention and MLP side by side"),
+        (s.rope_theta is None or s.learned_positions, "positions without rotary embedding"),
+        (scaling not in ("llama3", "linear"), f"{scaling} RoPE scaling"),
+    ]
+    return ", ".join(what for missing, what in found if missing)
