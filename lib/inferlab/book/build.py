@@ -1,0 +1,213 @@
+"""Builds the HTML book from the executed notebooks on the stage, without a request to any network.
+
+The sources are gathered in a temporary folder, built there with every warning an error, and only a
+finished book takes the place of the last one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from html import escape
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import yaml
+
+from inferlab.book.keys import source_key
+from inferlab.book.pages import BookError, digest, notebooks, pages, replace_folder, scratch
+
+__all__ = ["build", "gather", "github_address", "settings"]
+
+COLAB = "https://colab.research.google.com"
+GITHUB = re.compile(
+    r"(?:https?://|ssh://)?(?:[^@/\s]+@)?github\.com[:/]+([\w.-]+)/([\w.-]+?)(?:\.git)?/?"
+)
+
+
+def build(root: Path, build_folder: Path, *, force: bool = False) -> tuple[Path, bool]:
+    """Build the book of the checkout `root` into `build_folder/html`.
+
+    Returns the folder of the site, and whether it was built (False: nothing had changed).
+    Raises BookError, with Sphinx's warnings, when anything at all is wrong; the last good book
+    then stays where it is.
+    """
+    site, key_file = build_folder / "html", build_folder / "html.key"
+    with scratch(build_folder, "book") as folder:
+        source = folder / "source"
+        gather(root, build_folder / "stage", source)
+        key = _book_key(source)
+        if not force and site.is_dir() and key_file.exists() and key_file.read_text() == key:
+            return site, False
+        out = _sphinx(source, folder / "out", root)
+        _front_door(out, root)
+        key_file.unlink(missing_ok=True)
+        replace_folder(out, site)
+        key_file.write_text(key)
+    return site, True
+
+
+def gather(root: Path, stage: Path, source: Path) -> None:
+    """Lay out in `source` what Sphinx reads: executed notebooks, pages, settings, static files.
+
+    Raises BookError when a notebook was not executed, or was changed since.
+    """
+    missing = [n for n in notebooks(root) if not _is_current(root / n, stage / n)]
+    if missing:
+        names = " ".join(str(n) for n in missing)
+        raise BookError(
+            f"not executed as it now stands: {names}. Execute it first: inferlab run {names}"
+        )
+    chapters = root / "chapters"
+    skip = shutil.ignore_patterns("*.ipynb", ".*", "_static", "__pycache__")
+    if chapters.is_dir():
+        shutil.copytree(chapters, source / "chapters", ignore=skip)
+    for page in pages(root):
+        (source / page).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile((stage if page.suffix == ".ipynb" else root) / page, source / page)
+    for static in (root / "_static", chapters / "_static"):
+        if static.is_dir():
+            shutil.copytree(static, source / "_static", dirs_exist_ok=True)
+    vendor = source / "_vendor" / "vendor" / "mathjax"
+    vendor.mkdir(parents=True)
+    shutil.copyfile(_mathjax(), vendor / "tex-svg.js")
+    shutil.copyfile(root / "_toc.yml", source / "_toc.yml")
+    text = yaml.safe_dump(settings(root, stage), sort_keys=False, allow_unicode=True)
+    (source / "_config.yml").write_text(text, encoding="utf-8")
+
+
+def settings(root: Path, stage: Path) -> dict[str, Any]:
+    """`_config.yml` completed with what depends on the checkout.
+
+    With a repository's address come its buttons; a launch button comes only when every notebook
+    has a cell tagged `bootstrap`, which is what makes it run there. Without one, no button is dead.
+    """
+    config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8")) or {}
+    repository = config.setdefault("repository", {})
+    address = github_address(root) or repository.get("url") or ""
+    repository["url"] = address
+    html = config.setdefault("html", {})
+    for button in ("use_repository_button", "use_issues_button", "use_edit_page_button"):
+        html[button] = bool(address)
+    config.pop("launch_buttons", None)
+    if address and all(_has_bootstrap(stage / n) for n in notebooks(root)):
+        config["launch_buttons"] = {"colab_url": COLAB}
+    return config
+
+
+def github_address(root: Path) -> str | None:
+    """https://github.com/OWNER/NAME of the git remote `origin`, or None where it is not that.
+
+    User names and tokens in the remote's address are left out.
+    """
+    git = ["git", "-C", str(root), "remote", "get-url", "origin"]
+    try:
+        done = subprocess.run(git, capture_output=True, text=True, check=False, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = GITHUB.fullmatch(done.stdout.strip()) if done.returncode == 0 else None
+    return f"https://github.com/{match[1]}/{match[2]}" if match else None
+
+
+def _sphinx(source: Path, out: Path, root: Path) -> Path:
+    """Run Jupyter Book with warnings as errors; returns the folder of the HTML."""
+    command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build"]
+    command += [str(source), "--path-output", str(out), "--builder", "html"]
+    command += ["-n", "-W", "--keep-going"]
+    environment = {**os.environ, "PYTHONUTF8": "1", "NO_COLOR": "1"}
+    done = subprocess.run(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    html = out / "_build" / "html"
+    if done.returncode or not (html / "index.html").exists():
+        raise BookError("the book was not built:\n" + _complaints(done.stdout, source, root))
+    return html
+
+
+def _front_door(html: Path, root: Path) -> None:
+    """A whole page as index.html, which leads on to the first page of the book."""
+    first = pages(root)[0].with_suffix(".html").as_posix()
+    if first == "index.html":
+        return
+    title = escape(str(yaml.safe_load((root / "_config.yml").read_text("utf-8")).get("title", "")))
+    (html / "index.html").write_text(
+        f'''<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<link rel="icon" href="data:,">
+<link rel="canonical" href="{first}">
+<meta http-equiv="refresh" content="0; url={first}">
+</head>
+<body><main><h1>{title}</h1><p><a href="{first}">To the first page</a></p></main></body>
+</html>
+''',
+        encoding="utf-8",
+    )
+
+
+def _complaints(output: str, source: Path, root: Path) -> str:
+    """The warnings and errors in Sphinx's output with the checkout's paths; else its last lines."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", output).replace(str(source), str(root))
+    lines = text.splitlines()
+    chosen = [n for n, line in enumerate(lines) if re.search(r"WARNING|ERROR|Error:|rror:", line)]
+    if not chosen:
+        return "\n".join(lines[-20:])
+    return "\n".join(line for n in chosen for line in lines[n : n + 3] if line.strip())
+
+
+def _is_current(notebook: Path, staged: Path) -> bool:
+    """Whether the staged copy was executed from the notebook as it now stands."""
+    try:
+        node = nbformat.read(staged, as_version=4)
+        return node.metadata["inferlab"]["source"] == source_key(nbformat.read(notebook, 4))
+    except (OSError, KeyError, ValueError, TypeError, nbformat.ValidationError):
+        return False
+
+
+def _has_bootstrap(notebook: Path) -> bool:
+    cells = nbformat.read(notebook, as_version=4).cells
+    return any("bootstrap" in cell.metadata.get("tags", ()) for cell in cells)
+
+
+def _mathjax() -> Path:
+    """The one script that sets mathematics, from the installed package that carries it."""
+    spec = find_spec("mathjax")
+    for place in spec.submodule_search_locations or () if spec else ():
+        file = Path(place) / "static" / "mathjax" / "es5" / "tex-svg.js"
+        if file.is_file():
+            return file
+    raise BookError(
+        "MathJax is not installed, and the book loads nothing from a network: "
+        "pip install 'inferlab[book]'"
+    )
+
+
+def _book_key(source: Path) -> str:
+    """Digest of all that the HTML depends on: the gathered sources, our extensions, the tools."""
+    ours = sorted(p for p in Path(__file__).parent.rglob("*") if p.suffix in {".py", ".css", ".js"})
+    tools = [f"{name} {version(name)}" for name in ("jupyter-book", "sphinx", "sphinx-book-theme")]
+    return digest([*tools, *_files(source, source), *_files(Path(__file__).parent, ours)])
+
+
+def _files(base: Path, files: Path | list[Path]) -> Iterator[bytes | str | Path]:
+    """Each file as its name relative to `base`, then its contents."""
+    found = files if isinstance(files, list) else sorted(p for p in base.rglob("*") if p.is_file())
+    for file in found:
+        yield file.relative_to(base).as_posix()
+        yield file

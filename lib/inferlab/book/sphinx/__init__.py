@@ -1,0 +1,15 @@
+"""The book's own Sphinx extensions, all of them: `inferlab.book.sphinx` in `_config.yml`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from inferlab.book.sphinx import mathematics
+
+__all__ = ["setup"]
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Sphinx calls this once; each extension registers itself."""
+    mathematics.setup(app)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
