@@ -55,7 +55,7 @@ def _is_message(message: object) -> bool:
 
 
 class _Generation(Extension):
-    """`{% generation %} … {% endgeneration %}` marks the assistant's words; here it only shows them."""
+    """`{% generation %}` … `{% endgeneration %}` marks the assistant's words: shown as is."""
 
     tags = {"generation"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import re
 from os import PathLike
@@ -56,6 +57,8 @@ def load(
     else:
         file = gguf.read_header(place)
         shape = file.shape
+        if source in fetch.MODELS:
+            shape = dataclasses.replace(shape, name=str(source))
         check_memory(shape, where, kind)
         words = Tokenizer.from_gguf(file.metadata) if tokenizer else None
         weights = gguf.load_weights(file, shape, where, kind)
@@ -120,7 +123,7 @@ def _smaller(free: int, dtype: torch.dtype) -> str:
 
 
 def _locate(source: str, progress: fetch.Progress | None) -> Path | str:
-    """The file or folder of a model, or its Hub id as a str. Raises ValueError, FileNotFoundError."""
+    """The file or folder of a model as a Path, or its Hub id as a str."""
     if source in fetch.MODELS:
         return fetch.resolve(source, progress)
     path = Path(source).expanduser()

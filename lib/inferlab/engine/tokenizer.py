@@ -9,7 +9,7 @@ from typing import Any
 
 from tokenizers import Tokenizer as Backend
 
-from inferlab.engine import chat, vocabulary
+from inferlab.engine import chat, gguf_vocabulary, vocabulary
 from inferlab.engine.vocabulary import Vocabulary
 
 
@@ -32,12 +32,12 @@ class Tokenizer:
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, Any]) -> Tokenizer:
-        """The tokenizer in the metadata of a GGUF file. Raises ValueError if it is of no known kind."""
-        return cls(vocabulary.from_gguf(metadata))
+        """The tokenizer in the metadata of a GGUF file. Raises ValueError for an unknown kind."""
+        return cls(gguf_vocabulary.from_gguf(metadata))
 
     @classmethod
     def from_folder(cls, folder: str | Path) -> Tokenizer:
-        """The tokenizer of a Hugging Face folder (tokenizer.json). Raises ValueError without one."""
+        """The tokenizer.json of a Hugging Face folder. Raises ValueError without one."""
         return cls(vocabulary.from_folder(Path(folder)))
 
     def encode(self, text: str, special: bool = False, bos: bool = False) -> list[int]:
@@ -103,7 +103,8 @@ class Tokenizer:
         As in transformers, special tokens spelled out in a message are read as such.
         Raises ValueError without a template, or if the template refuses the messages.
         """
-        return self.encode(self.chat_text(messages, add_generation_prompt, **variables), special=True)
+        text = self.chat_text(messages, add_generation_prompt, **variables)
+        return self.encode(text, special=True)
 
 
 class TokenStream:

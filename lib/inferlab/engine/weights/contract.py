@@ -12,7 +12,7 @@ ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
 """The model families the engine computes, as `ModelShape.architecture` names them."""
 
 ROPE_FREQS = "rope_freqs.weight"
-"""Divisors of the rotary frequencies, one a pair of channels, always fp32: a table, not a weight."""
+"""Divisors of the rotary frequencies, one a pair of channels, fp32 always: no weight, a table."""
 
 
 def check_shape(shape: shapes.ModelShape, where: str) -> None:
@@ -81,7 +81,8 @@ def check_tensors(
 
 def check_finite(name: str, weight: torch.Tensor, where: str) -> None:
     """Raises ValueError if a weight holds infinities or NaN in the type it was loaded in."""
-    if not torch.isfinite(weight).all():
+    low, high = torch.aminmax(weight)  # one pass; NaN carries through
+    if not (torch.isfinite(low) and torch.isfinite(high)):
         raise ValueError(
             f"{where}: {name} holds values that are not finite in {weight.dtype}: the file is "
             "corrupt, or (fp16) its values exceed 65504: load it as bf16 or fp32"

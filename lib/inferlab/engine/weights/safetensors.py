@@ -5,6 +5,7 @@ Only safetensors: a pickle checkpoint runs code of whoever made it when it is op
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from collections.abc import Callable
@@ -146,14 +147,20 @@ def download(
     """
     if snapshot is None:
         from huggingface_hub import snapshot_download as snapshot
+    small = [name for name in _WANTED if not name.endswith(".safetensors")]
+    folder = _fetched(snapshot, repo, allow_patterns=small)
+    accept(describe(read_config(folder), repo))
+    return _fetched(
+        snapshot, repo, allow_patterns=list(_WANTED), ignore_patterns=["*/*", "consolidated*"]
+    )
+
+
+def _fetched(snapshot: Callable, repo: str, **patterns: list[str]) -> Path:
     try:
-        small = [name for name in _WANTED if not name.endswith(".safetensors")]
-        folder = Path(snapshot(repo, allow_patterns=small))
-        accept(describe(read_config(folder), repo))
-        return Path(snapshot(repo, allow_patterns=list(_WANTED), ignore_patterns=["*/*", "consol*"]))
-    except OSError as error:  # every error of the Hub's client that matters here is an OSError
-        if isinstance(error, FileNotFoundError) and "config.json" in str(error):
-            raise
+        return Path(snapshot(repo, **patterns))
+    except Exception as error:  # the Hub's client raises errors of several libraries
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            raise OSError(errno.ENOSPC, f"the disk is full: {repo} cannot be kept") from error
         raise ConnectionError(
             f"{repo} could not be fetched from the Hugging Face Hub ({_first_line(error)}): check "
             "the name and the network; a gated model needs `hf auth login` and its terms accepted"
@@ -177,7 +184,7 @@ def _weight_files(folder: Path) -> list[Path]:
             raise ValueError(f"{index} has no weight_map: the index is damaged")
         names = sorted({str(name) for name in shards.values()})
         if any(Path(name).name != name for name in names):
-            raise ValueError(f"{index} names files outside its folder, and such an index is refused")
+            raise ValueError(f"{index} names files outside its folder: such an index is refused")
         missing = [name for name in names if not (folder / name).is_file()]
         if missing:
             raise FileNotFoundError(f"{folder} lacks {', '.join(missing[:3])}: fetch it again")
@@ -196,7 +203,7 @@ def _headers(file: Path) -> dict[str, tuple[int, ...]]:
     """HF name -> shape of every tensor in a file, whose types are checked."""
     found = {}
     with _opened(file) as stored:
-        for name in stored.keys():
+        for name in list(stored.keys()):
             part = stored.get_slice(name)
             if part.get_dtype() not in _STORED:
                 raise ValueError(
