@@ -14,6 +14,7 @@ import yaml
 
 __all__ = [
     "BookError",
+    "WrongUse",
     "digest",
     "find_root",
     "notebook_path",
@@ -31,13 +32,17 @@ class BookError(RuntimeError):
     """The book cannot be made as asked; the message says why and what to do."""
 
 
+class WrongUse(BookError):
+    """What was asked for does not exist; the message says what does."""
+
+
 def find_root(start: Path | None = None) -> Path:
     """The nearest folder at or above `start` (the current one) that holds `_toc.yml`."""
     start = (start or Path.cwd()).resolve()
     for folder in (start, *start.parents):
         if (folder / "_toc.yml").is_file():
             return folder
-    raise BookError(
+    raise WrongUse(
         f"no _toc.yml in {start} or above it: run this inside the book's checkout, "
         "or name the checkout with --root"
     )
@@ -70,14 +75,14 @@ def notebooks(root: Path) -> tuple[Path, ...]:
 def notebook_path(root: Path, name: str | Path) -> Path:
     """A notebook named on the command line, from the current folder or the root, relative to root.
 
-    Raises BookError, listing the book's notebooks, when there is none of that name.
+    Raises WrongUse, listing the book's notebooks, when there is none of that name.
     """
     for base in (Path.cwd(), root):
         file = (base / name).resolve()
         if file.suffix == ".ipynb" and file.is_file() and file.is_relative_to(root):
             return file.relative_to(root)
     known = ", ".join(str(page) for page in notebooks(root)) or "none yet"
-    raise BookError(f"{name} is not a notebook inside {root}; the book's notebooks are: {known}")
+    raise WrongUse(f"{name} is not a notebook inside {root}; the book's notebooks are: {known}")
 
 
 def digest(parts: Iterable[bytes | str | Path]) -> str:

@@ -153,7 +153,7 @@ def execute(
     import papermill
     from papermill.exceptions import PapermillExecutionError
 
-    logging.getLogger("papermill").setLevel(logging.ERROR)
+    logging.getLogger("papermill").setLevel(logging.CRITICAL)
     _register_engine()
     fresh = nbformat.from_dict(node)
     try:
@@ -195,7 +195,7 @@ def private_kernel() -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="inferlab-kernel-") as folder:
         spec = Path(folder) / "kernels" / KERNEL / "kernel.json"
         spec.parent.mkdir(parents=True)
-        launch = [sys.executable, "-m", "ipykernel_launcher", "--log-level=ERROR"]
+        launch = [sys.executable, "-m", "ipykernel_launcher", "--log-level=CRITICAL"]
         about = {
             "argv": [*launch, "-f", "{connection_file}"],
             "display_name": "Python 3",
