@@ -1,0 +1,160 @@
+"""How the result of a claim is shown: as HTML, as Markdown, as plain text."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from inferlab.lab import verdicts
+from inferlab.lab.intervals import Interval
+from inferlab.theory.units import si
+
+if TYPE_CHECKING:
+    from inferlab.lab.claims import Judged, Result
+    from inferlab.lab.verdicts import Statement
+
+_SIGNS = {
+    "==": "exactly", "~": "about", ">=": "at least", "<=": "at most", ">": "above", "<": "below",
+}  # fmt: skip
+_HEADS = ("Regime", "Measured", "The source", "We")
+
+
+def html(result: Result) -> str:
+    """A block with one table, and the same result as JSON in a script element for the ledger."""
+    head = "".join(f'<th scope="col">{escape(h)}</th>' for h in _columns(result))
+    rows = "".join(
+        '<tr><th scope="row">'
+        + "</th>".join([escape(row[0]), "".join(f"<td>{escape(cell)}</td>" for cell in row[1:])])
+        + "</tr>"
+        for row in _rows(result)
+    )
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>" if rows else ""
+    lines = "".join(f"<p>{escape(line)}</p>" for line in _lines(result))
+    return (
+        f'<div class="inferlab-claim" id="claim-{escape(result.entry.id)}" '
+        f'data-verdict="{escape(result.verdict)}">'
+        f"<p><strong>{escape(_title(result))}</strong></p>{lines}{table}"
+        f"<p>{escape(status(result))}</p>"
+        f'<script type="application/json" class="inferlab-claim">{result.to_json()}</script></div>'
+    )
+
+
+def markdown(result: Result) -> str:
+    """The same without the JSON."""
+    columns, rows = _columns(result), _rows(result)
+    table = [columns, ["---"] * len(columns), *rows] if rows else []
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table]
+    parts = [f"**{_title(result)}**", *_lines(result), "\n".join(lines), status(result)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def text(result: Result) -> str:
+    """The same for a terminal, one line per case."""
+    columns = _columns(result)
+    cases = ["  " + "; ".join(_labelled(columns, row)) for row in _rows(result)]
+    return "\n".join([_title(result), *_lines(result), *cases, status(result)])
+
+
+def status(result: Result) -> str:
+    """One sentence on whether the claim came out as recorded, and what differs where it did not."""
+    entry, sentences = result.entry, []
+    if result.as_recorded is None:
+        sentences.append(f"No verdict is recorded yet; {entry.foreseen!r} was foreseen.")
+    elif result.as_recorded:
+        sentences.append("As recorded.")
+    else:
+        differ = [
+            f"{case.regime.id}: {_outcomes(case.outcomes)} and not {_outcomes(case.regime.expect)}"
+            for case in result.cases
+            if not case.as_expected
+        ]
+        sentences.append(f"Not here: {entry.recorded!r} is recorded ({'; '.join(differ)}).")
+    if result.missing:
+        sentences.append(f"Not tried: {', '.join(r.id for r in result.missing)}.")
+    return " ".join(sentences)
+
+
+def _title(result: Result) -> str:
+    entry = result.entry
+    return f"Claim {entry.number}, {entry.id}: {_in_words(result)}"
+
+
+def _in_words(result: Result) -> str:
+    """The verdict as a phrase that names the regimes."""
+    by_outcome: dict[str, list[str]] = {}
+    for case in result.cases:
+        if "source" in case.outcomes:
+            names = by_outcome.setdefault(case.outcomes["source"], [])
+            names += [case.regime.id] * (case.regime.id not in names)
+    true = ", ".join(by_outcome.get(verdicts.AGREES, []))
+    false = ", ".join(by_outcome.get(verdicts.EXCLUDED, []))
+    return {
+        verdicts.HOLDS: "holds in every regime tried",
+        verdicts.REFINED: f"refined; the source's statement holds for {true} and not for {false}, "
+        "ours holds throughout",
+        verdicts.WRONG: "wrong; what was measured excludes it in every regime tried",
+        verdicts.DEPENDS: f"depends; it holds for {true} and not for {false}",
+        verdicts.NOT_TESTABLE: "not testable",
+        verdicts.UNDECIDED: "undecided by this measurement",
+    }[result.verdict]
+
+
+def _lines(result: Result) -> list[str]:
+    entry = result.entry
+    lines = [f"The source ({result.title}): {entry.says}"]
+    lines += [f"We say: {entry.we_say}"] * bool(entry.we_say)
+    lines += [f"Why not: {entry.why}"] * bool(entry.why)
+    if result.cases:
+        unit = "" if entry.unit == "1" else f", in {entry.unit}"
+        lines.append(f"Measured: {entry.quantity}{unit}.")
+    return lines
+
+
+def _columns(result: Result) -> list[str]:
+    ours = any("ours" in case.outcomes for case in result.cases)
+    return list(_HEADS if ours else _HEADS[:3])
+
+
+def _rows(result: Result) -> list[list[str]]:
+    return [_row(case, len(_columns(result))) for case in result.cases]
+
+
+def _row(case: Judged, columns: int) -> list[str]:
+    where = f"{case.regime.id}: {case.regime.text}"
+    cells = [f"{where} ({case.detail})" if case.detail else where, _interval(case)]
+    for party in ("source", "ours"):
+        stated = case.statements.get(party)
+        outcome = case.outcomes.get(party)
+        cells.append(f"{_statement(stated, case.unit)}: {outcome}" if stated else "says nothing")
+    return cells[:columns]
+
+
+def _statement(stated: Statement, unit: str) -> str:
+    margin = f" (± {stated.tolerance * 100:.3g} %)" if stated.tolerance else ""
+    return f"{_SIGNS[stated.relation]} {number(stated.value, unit)}{margin}"
+
+
+def _interval(case: Judged) -> str:
+    m: Interval = case.measured
+    if m.is_exact:
+        return number(m.value, case.unit)
+    ends = f"{number(m.low, case.unit)} to {number(m.high, case.unit)}"
+    return f"{number(m.value, case.unit)} ({m.level * 100:.3g} % interval {ends}, n = {m.n})"
+
+
+def number(value: float, unit: str) -> str:
+    """A number as a reader wants it: counts whole, ratios in three digits, the rest with SI."""
+    if unit == "1":
+        return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.3e}"
+    if float(value).is_integer() and abs(value) < 1e6:
+        return f"{int(value):,} {unit}"
+    return si(value, unit)
+
+
+def _outcomes(outcomes) -> str:
+    return ", ".join(f"{party} {outcome}" for party, outcome in outcomes.items()) or "nothing"
+
+
+def _labelled(columns: list[str], row: list[str]) -> list[str]:
+    pairs = zip(columns[1:], row[1:], strict=True)
+    return [row[0], *(f"{label.lower()} {cell}" for label, cell in pairs)]
