@@ -247,7 +247,7 @@ def _build(values: dict, name: str | None) -> ModelShape:
 
 @functools.cache
 def _zoo() -> dict[str, tuple[ModelShape, dict[str, str]]]:
-    types = get_type_hints(ModelShape)
+    types, scaling = get_type_hints(ModelShape), get_type_hints(RopeScaling)
     zoo = {}
     for row in data.read_csv("models.csv"):
         values = {
@@ -257,10 +257,11 @@ def _zoo() -> dict[str, tuple[ModelShape, dict[str, str]]]:
         }
         if row["rope_scaling_kind"]:
             values["rope_scaling"] = RopeScaling(
-                row["rope_scaling_kind"],
-                float(row["rope_scaling_factor"]),
-                *(float(row[f"rope_scaling_{side}_freq_factor"] or 1) for side in ("low", "high")),
-                int(row["rope_scaling_original_context"] or 0),
+                **{
+                    f.name: _parse(row[f"rope_scaling_{f.name}"], scaling[f.name])
+                    for f in fields(RopeScaling)
+                    if row[f"rope_scaling_{f.name}"]
+                }
             )
         zoo[row["name"]] = (ModelShape(**values), row)
     return zoo
