@@ -1,0 +1,74 @@
+# Each target installs what it needs into .venv and calls the package's command line.
+#   make book    execute the notebooks and build the book        make check   the tests under 3 minutes
+#   make lab     open the notebooks in JupyterLab                make test    all tests
+#   make bench   compare speed with other engines                make clean   remove results (VENV too: distclean)
+
+VENV   ?= .venv
+SCALE  ?= ci
+# The first Python of these that the book runs on; python3 is tried last so that its absence is what is told
+PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11,$(shell $(p) -c \
+  'import sys; print("$(p)" if (3, 11) <= sys.version_info[:2] <= (3, 13) else "")' 2>/dev/null)) python3)
+
+BIN     := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PYTEST  := $(BIN)/python -m pytest
+NEEDS   := pyproject.toml requirements.lock
+FAST    := -m "not slow and not notebook and not browser and not gpu"
+
+.PHONY: help book lab check test test-lowest bench clean distclean
+help:
+	@sed -n '2,4s/^#   //p' Makefile
+
+book: $(VENV)/.book
+	$(BIN)/python -m inferlab run --scale $(SCALE)
+	$(BIN)/python -m inferlab book
+
+lab: $(VENV)/.book
+	$(BIN)/python -m ipykernel install --prefix $(VENV) --name python3 >/dev/null
+	$(BIN)/python -m jupyterlab chapters
+
+check: $(VENV)/.dev
+	$(BIN)/python -m ruff check .
+	$(BIN)/lint-imports
+	$(PYTEST) $(FAST)
+
+test: $(VENV)/.dev
+	$(BIN)/python -m ruff check .
+	$(BIN)/lint-imports
+	$(PYTEST)
+
+# The fast tests with the lowest versions that pyproject.toml allows; torch alone stays as locked
+test-lowest: $(VENV)-lowest/.lowest
+	$(VENV)-lowest/bin/python -m pytest $(FAST)
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf _build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+distclean: clean
+	rm -rf $(VENV) $(VENV)-lowest
+
+$(VENV)/.book: $(NEEDS) | $(VENV)/.python
+	$(INSTALL) -c requirements.lock -e '.[book]'
+	@touch $@
+
+$(VENV)/.dev: $(NEEDS) | $(VENV)/.python
+	$(INSTALL) -c requirements.lock -e '.[dev]'
+	@touch $@ $(VENV)/.book
+
+$(VENV)-lowest/.lowest: $(NEEDS) .ci/lowest.py | $(VENV)-lowest/.python
+	$(PYTHON) .ci/lowest.py > $(VENV)-lowest/constraints.txt
+	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check \
+	  -c $(VENV)-lowest/constraints.txt -e '.[dev]'
+	@touch $@
+
+%/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null || \
+	  { echo "The book needs Python 3.11, 3.12 or 3.13, and '$(PYTHON)' is not one of them: install one," \
+	    "or name it with make PYTHON=/path/to/python3.12"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	  { echo "'$(PYTHON)' comes without venv: install it (Debian, Ubuntu: apt-get install python3-venv)"; exit 1; }
+	$(PYTHON) -m venv $*
+	@touch $@
