@@ -66,7 +66,7 @@ def tiny_checkpoint(tmp_path_factory) -> Callable:
 
 @pytest.fixture(scope="session")
 def tiny_gguf(tmp_path_factory, tiny_checkpoint) -> Callable:
-    """tiny_gguf(kind, tensor_type="F32") -> (path, hf_model): the same model as llama.cpp writes it.
+    """tiny_gguf(kind, tensor_type="F32") -> (path, hf_model): the same model, as llama.cpp has it.
 
     The norms and biases are F32 whatever the type, as in llama.cpp's files.
     """
@@ -177,9 +177,7 @@ def _write_gguf(path: Path, model, tensor_type: str) -> None:
         else:
             writer.add_tensor(name, gguf.quants.quantize(array, kind), raw_dtype=kind)
     if rope.get("rope_type") == "llama3":
-        base = rope["rope_theta"] ** (-np.arange(0, head_dim, 2) / head_dim)
-        factors = base / model.model.rotary_emb.inv_freq.numpy()
-        writer.add_tensor("rope_freqs.weight", factors.astype(np.float32))
+        writer.add_tensor("rope_freqs.weight", _llama3_divisors(rope, head_dim))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -198,6 +196,19 @@ def _add_tokenizer(writer) -> None:
     writer.add_bos_token_id(256)
     writer.add_eos_token_id(257)
     writer.add_chat_template(TEMPLATE)
+
+
+def _llama3_divisors(rope: dict, head_dim: int) -> np.ndarray:
+    """What llama.cpp stores of Llama-3's RoPE scaling, one divisor a frequency.
+
+    Source: LlamaModel.generate_extra_tensors in llama.cpp's convert_hf_to_gguf.py.
+    """
+    low, high, context = (
+        rope[k] for k in ("low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+    )
+    turns = context * rope["rope_theta"] ** (-np.arange(0, head_dim, 2) / head_dim) / (2 * np.pi)
+    kept = np.clip((turns - low) / (high - low), 0, 1)
+    return (1 / ((1 - kept) / rope["factor"] + kept)).astype(np.float32)
 
 
 def interleaved(array: np.ndarray, heads: int) -> np.ndarray:

@@ -37,14 +37,28 @@ _RULES = {
     "qwen2": _QWEN2, "deepseek-r1-qwen": _QWEN2,
     "tekken": _TEKKEN,
 }  # fmt: skip
-_WHOLE_WORDS_FIRST = (_LLAMA3, _TEKKEN)  # a word that is a token is taken without merging
+_WHOLE_FIRST = (_LLAMA3, _TEKKEN)  # a word that is a token is taken whole; bos begins a text
+_DEFAULT_IDS = {"gpt2": {}, "llama": {"bos": 1, "eos": 2, "unk": 0}}  # as llama.cpp has them
 
 
 def from_gguf(metadata: Mapping[str, Any]) -> Vocabulary:
     """The vocabulary stored in the metadata of a GGUF file (keys as in the file).
 
-    Raises ValueError, naming it, for a kind of tokenizer or a pre-tokenizer that is not known here.
+    Raises ValueError, naming it, for a kind of tokenizer or a pre-tokenizer that is not known
+    here, and for a vocabulary that does not hang together.
     """
+    try:
+        return _read(metadata)
+    except ValueError:
+        raise
+    except Exception as error:  # the `tokenizers` library raises a bare Exception
+        raise ValueError(
+            f"the tokenizer in this GGUF file is damaged ({error}): fetch the file again, or load "
+            "the model with tokenizer=False"
+        ) from error
+
+
+def _read(metadata: Mapping[str, Any]) -> Vocabulary:
     tokens = metadata.get("tokenizer.ggml.tokens")
     if not tokens:
         raise ValueError("this GGUF file holds no tokenizer: load it with tokenizer=False")
@@ -67,7 +81,7 @@ def from_gguf(metadata: Mapping[str, Any]) -> Vocabulary:
     pieces = [t.encode() if i in marked else spell(t) for i, t in enumerate(tokens)]
     special = frozenset(i for i, kind in enumerate(kinds) if kind in (CONTROL, UNKNOWN))
     ids = {
-        role: metadata.get(f"tokenizer.ggml.{key}_token_id")
+        role: metadata.get(f"tokenizer.ggml.{key}_token_id", _DEFAULT_IDS[model].get(role))
         for role, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding"))
     }
     ends = [ids["eos"], *(metadata.get(f"tokenizer.ggml.{k}_token_id") for k in ("eot", "eom"))]
@@ -93,12 +107,13 @@ def _byte_level(tokens: Sequence[str], metadata: Mapping[str, Any]) -> Backend:
             "load the model with tokenizer=False"
         )
     rule = _RULES[pre]
-    merges = [tuple(pair.split(" ", 1)) for pair in metadata.get("tokenizer.ggml.merges") or ()]
+    pairs = metadata.get("tokenizer.ggml.merges") or ()
+    merges = [(pair[: pair.index(" ", 1)], pair[pair.index(" ", 1) + 1 :]) for pair in pairs]
     backend = Backend(
         models.BPE(
             vocab={token: i for i, token in enumerate(tokens)},
             merges=merges,
-            ignore_merges=rule in _WHOLE_WORDS_FIRST,
+            ignore_merges=rule in _WHOLE_FIRST,
         )
     )
     if rule == _QWEN2:
@@ -119,7 +134,10 @@ def _byte_level(tokens: Sequence[str], metadata: Mapping[str, Any]) -> Backend:
 def _sentencepiece(
     tokens: Sequence[str], kinds: Sequence[int], metadata: Mapping[str, Any]
 ) -> Backend:
-    """SentencePiece BPE: the best-scored pair is merged first, so scores become ranked merges."""
+    """SentencePiece BPE: the best-scored pair is merged first, so scores become ranked merges.
+
+    A space is put before the text and after every special token, as SentencePiece and llama.cpp do.
+    """
     scores = metadata.get("tokenizer.ggml.scores")
     if scores is None:
         raise ValueError("a SentencePiece tokenizer needs scores, and this GGUF file has none")
@@ -151,4 +169,4 @@ def _sentencepiece(
 
 def _adds_bos(model: str, metadata: Mapping[str, Any]) -> bool:
     """Whether bos begins a text where the file does not say: as llama.cpp decides it."""
-    return model == "llama" or _RULES[metadata.get("tokenizer.ggml.pre") or ""] == _LLAMA3
+    return model == "llama" or _RULES[metadata.get("tokenizer.ggml.pre") or ""] in _WHOLE_FIRST

@@ -53,6 +53,11 @@ def check_tensors(
     A tensor the engine knows nothing of is an error too: a model computed without it would be
     another model.
     """
+    if shape.n_layers > len(found):  # before a corrupt number is believed and written out
+        raise ValueError(
+            f"{where} says it has {shape.n_layers} layers and holds {len(found)} tensors: it is "
+            "incomplete or corrupt"
+        )
     wanted = shapes.weight_shapes(shape)
     missing = [name for name in wanted if name not in found]
     if missing:

@@ -55,7 +55,11 @@ class GGUFFile:
 
     @property
     def shape(self) -> shapes.ModelShape:
-        """The model's description; what only the tensors tell (tied head, biases) is from them."""
+        """The model's description; what only the tensors tell (tied head, biases) is from them.
+
+        Raises ValueError for a model the engine does not run, and for tensors that are missing,
+        unknown or misshapen.
+        """
         where = self.path.name
         kind = self.metadata.get("general.architecture")
         if kind not in ARCHITECTURES:
@@ -69,6 +73,7 @@ class GGUFFile:
         except (ValueError, TypeError, ArithmeticError) as error:
             raise ValueError(f"{where}: {error}") from None
         contract.check_shape(shape, where)
+        contract.check_tensors(shape, found, where)
         return shape
 
 
@@ -115,10 +120,8 @@ def load_weights(
     One tensor is dequantized at a time, in blocks of rows, so the peak is the model in `dtype` plus
     64 MiB. For architecture "llama" the rows of q and k are put back into half-split rotary order
     (llama.cpp interleaves them). `rope_freqs.weight` stays fp32.
-    Raises ValueError for tensors that are missing, unknown, misshapen or not finite.
+    Raises ValueError for a weight that is not finite.
     """
-    where = file.path.name
-    contract.check_tensors(shape, {name: t.shape for name, t in file.tensors.items()}, where)
     heads = {"attn_q": shape.n_heads, "attn_k": shape.n_kv_heads}
     permuted = file.metadata["general.architecture"] == "llama"
     data = np.memmap(file.path, mode="r").view(np.ndarray)
@@ -129,7 +132,7 @@ def load_weights(
         stem = name.split(".")[2] if name.startswith("blk.") else ""
         if permuted and stem in heads:
             weight = unpermute(weight, heads[stem])
-        contract.check_finite(name, weight, where)
+        contract.check_finite(name, weight, file.path.name)
         weights[name] = weight
     return weights
 
@@ -153,7 +156,8 @@ def _read(
     out = torch.empty((rows, prod(info.shape) // rows), dtype=dtype, device=device)
     step = max(1, _CHUNK // out.shape[1])
     for start in range(0, rows, step):
-        block = dequantize(raw[start : start + step], info.type)
+        with np.errstate(all="ignore"):  # a corrupt scale is found by check_finite
+            block = dequantize(raw[start : start + step], info.type)
         block = block if block.flags.writeable else block.copy()  # F32 comes as the file itself
         out[start : start + step] = torch.from_numpy(block)
     return out.reshape(info.shape)
