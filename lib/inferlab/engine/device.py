@@ -88,8 +88,8 @@ def pick_device(device: str | torch.device = "auto", have: Facts | None = None) 
         raise ValueError(f"{device!s} was asked for and {_no_cuda(have)}; {_instead(have)}")
     if wanted.type == "mps" and not have.mps:
         raise ValueError(
-            "mps was asked for and is not here: it takes a Mac with Apple silicon, macOS 12.3 or "
-            f"newer and a torch built for it; {_instead(have)}"
+            "mps was asked for and is not here: it takes a Mac with Apple silicon and a torch "
+            f"built for it; {_instead(have)}"
         )
     return wanted
 
@@ -100,7 +100,7 @@ def pick_dtype(
     """The data type to compute in on `device`. "auto" follows this rule:
 
     CPU   bf16 where the CPU multiplies bf16 in hardware (AVX512_BF16 or AMX on x86, the bf16
-          extension on Arm under Linux), else fp32: elsewhere torch emulates bf16 and loses by it.
+          extension on Arm under Linux), else fp32, because elsewhere torch emulates bf16.
     CUDA  bf16 from compute capability 8.0 on, below it fp16. What torch itself says of bf16 is not
           asked: it also says yes where bf16 is emulated (capability 7.5).
     MPS   fp16.
@@ -138,7 +138,7 @@ def short_name(dtype: torch.dtype) -> str:
 def has_bf16(machine: str, flags: frozenset[str]) -> bool:
     """Whether a CPU of this architecture with these feature flags multiplies bf16 in hardware.
 
-    On Arm macOS lists no flags to Linux's naming and counts as without: fp32 is the safe choice.
+    Flags are Linux's names. macOS lists none, so a Mac's CPU counts as without.
     """
     if machine.lower() in ("aarch64", "arm64"):
         return "bf16" in flags

@@ -43,9 +43,9 @@ def load(
     FileNotFoundError, MemoryError (predicted before anything is loaded), fetch.FetchError and
     ConnectionError (not on this machine and not to be fetched). Each says what to do.
     """
-    place = _locate(str(source), progress)
     where = devices.pick_device(device)
     kind = devices.pick_dtype(dtype, where)
+    place = _locate(str(source), progress)
     if isinstance(place, str):
         place = safetensors.download(place, lambda shape: check_memory(shape, where, kind))
     if place.is_dir():
