@@ -22,14 +22,16 @@ from inferlab.lab.intervals import MIN_SAMPLES
 from inferlab.lab.meters import Clock, interleave, repeat
 from inferlab.lab.probes import READS, Probe, gemm_probe, read_probe, torch_dtype, working_set
 from inferlab.lab.records import Measurement
+from inferlab.lab.tuning import tune, tuned
 from inferlab.theory.units import canonical_dtype
 
 __all__ = [
     "Calibration", "Probe", "calibrate", "fixed_time", "gemm_probe", "gemm_rate", "read_bandwidth",
-    "read_probe", "working_set",
+    "read_probe", "tune", "tuned", "working_set",
 ]  # fmt: skip
 
 _SIZES = {"cpu": (256, 512, 1024, 2048), "mps": (512, 2048, 4096), "cuda": (1024, 4096, 8192)}
+_SECONDS = {"read": 1.0, "product": 0.6}  # of a quick calibration, each
 _GROUP = 5  # calls of which one sample is the best
 _BANDWIDTH, _GEMM, _FIXED = "read bandwidth", "matrix product rate", "fixed time of an operation"
 
@@ -168,9 +170,10 @@ def calibrate(
     capability 8.0 or more. quick=False takes four times as long.
     """
     scale = 1 if quick else 4
-    records = [read_bandwidth(device, seconds=scale * 1.0)]
+    records = [read_bandwidth(device, seconds=scale * _SECONDS["read"])]
     for dtype in dtypes or _default_dtypes(torch.device(device)):
-        records.append(gemm_rate(canonical_dtype(dtype), device=device, seconds=scale * 0.6))
+        seconds = scale * _SECONDS["product"]
+        records.append(gemm_rate(canonical_dtype(dtype), device=device, seconds=seconds))
     records.append(fixed_time(device))
     return Calibration(str(device), tuple(records))
 

@@ -1,17 +1,15 @@
-"""How the result of a claim is shown: as HTML, as Markdown, as plain text."""
+"""How the result of a claim is shown: as HTML, as Markdown, as plain text.
+
+`result` is a `claims.Result` throughout, `case` a `claims.Judged`.
+"""
 
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING
 
 from inferlab.lab import verdicts
-from inferlab.lab.intervals import Interval
+from inferlab.lab.verdicts import Statement
 from inferlab.theory.units import si
-
-if TYPE_CHECKING:
-    from inferlab.lab.claims import Judged, Result
-    from inferlab.lab.verdicts import Statement
 
 _SIGNS = {
     "==": "exactly", "~": "about", ">=": "at least", "<=": "at most", ">": "above", "<": "below",
@@ -19,14 +17,14 @@ _SIGNS = {
 _HEADS = ("Regime", "Measured", "The source", "We")
 
 
-def html(result: Result) -> str:
+def html(result) -> str:
     """A block with one table, and the same result as JSON in a script element for the ledger."""
     head = "".join(f'<th scope="col">{escape(h)}</th>' for h in _columns(result))
     rows = "".join(
-        '<tr><th scope="row">'
-        + "</th>".join([escape(row[0]), "".join(f"<td>{escape(cell)}</td>" for cell in row[1:])])
+        f'<tr><th scope="row">{escape(where)}</th>'
+        + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
         + "</tr>"
-        for row in _rows(result)
+        for where, *cells in _rows(result)
     )
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>" if rows else ""
     lines = "".join(f"<p>{escape(line)}</p>" for line in _lines(result))
@@ -39,7 +37,7 @@ def html(result: Result) -> str:
     )
 
 
-def markdown(result: Result) -> str:
+def markdown(result) -> str:
     """The same without the JSON."""
     columns, rows = _columns(result), _rows(result)
     table = [columns, ["---"] * len(columns), *rows] if rows else []
@@ -48,14 +46,14 @@ def markdown(result: Result) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def text(result: Result) -> str:
+def text(result) -> str:
     """The same for a terminal, one line per case."""
     columns = _columns(result)
     cases = ["  " + "; ".join(_labelled(columns, row)) for row in _rows(result)]
     return "\n".join([_title(result), *_lines(result), *cases, status(result)])
 
 
-def status(result: Result) -> str:
+def status(result) -> str:
     """One sentence on whether the claim came out as recorded, and what differs where it did not."""
     entry, sentences = result.entry, []
     if result.as_recorded is None:
@@ -64,22 +62,23 @@ def status(result: Result) -> str:
         sentences.append("As recorded.")
     else:
         differ = [
-            f"{case.regime.id}: {_outcomes(case.outcomes)} and not {_outcomes(case.regime.expect)}"
+            f"{case.regime.id}: {party} {found}, recorded {case.regime.expect[party]}"
             for case in result.cases
-            if not case.as_expected
+            for party, found in case.outcomes.items()
+            if found != case.regime.expect[party]
         ]
-        sentences.append(f"Not here: {entry.recorded!r} is recorded ({'; '.join(differ)}).")
+        sentences.append(f"Not here: {entry.recorded!r} is recorded. {'; '.join(differ)}.")
     if result.missing:
         sentences.append(f"Not tried: {', '.join(r.id for r in result.missing)}.")
     return " ".join(sentences)
 
 
-def _title(result: Result) -> str:
+def _title(result) -> str:
     entry = result.entry
     return f"Claim {entry.number}, {entry.id}: {_in_words(result)}"
 
 
-def _in_words(result: Result) -> str:
+def _in_words(result) -> str:
     """The verdict as a phrase that names the regimes."""
     by_outcome: dict[str, list[str]] = {}
     for case in result.cases:
@@ -99,7 +98,7 @@ def _in_words(result: Result) -> str:
     }[result.verdict]
 
 
-def _lines(result: Result) -> list[str]:
+def _lines(result) -> list[str]:
     entry = result.entry
     lines = [f"The source ({result.title}): {entry.says}"]
     lines += [f"We say: {entry.we_say}"] * bool(entry.we_say)
@@ -110,16 +109,16 @@ def _lines(result: Result) -> list[str]:
     return lines
 
 
-def _columns(result: Result) -> list[str]:
+def _columns(result) -> list[str]:
     ours = any("ours" in case.outcomes for case in result.cases)
     return list(_HEADS if ours else _HEADS[:3])
 
 
-def _rows(result: Result) -> list[list[str]]:
+def _rows(result) -> list[list[str]]:
     return [_row(case, len(_columns(result))) for case in result.cases]
 
 
-def _row(case: Judged, columns: int) -> list[str]:
+def _row(case, columns: int) -> list[str]:
     where = f"{case.regime.id}: {case.regime.text}"
     cells = [f"{where} ({case.detail})" if case.detail else where, _interval(case)]
     for party in ("source", "ours"):
@@ -134,8 +133,8 @@ def _statement(stated: Statement, unit: str) -> str:
     return f"{_SIGNS[stated.relation]} {number(stated.value, unit)}{margin}"
 
 
-def _interval(case: Judged) -> str:
-    m: Interval = case.measured
+def _interval(case) -> str:
+    m = case.measured
     if m.is_exact:
         return number(m.value, case.unit)
     ends = f"{number(m.low, case.unit)} to {number(m.high, case.unit)}"
@@ -149,10 +148,6 @@ def number(value: float, unit: str) -> str:
     if float(value).is_integer() and abs(value) < 1e6:
         return f"{int(value):,} {unit}"
     return si(value, unit)
-
-
-def _outcomes(outcomes) -> str:
-    return ", ".join(f"{party} {outcome}" for party, outcome in outcomes.items()) or "nothing"
 
 
 def _labelled(columns: list[str], row: list[str]) -> list[str]:

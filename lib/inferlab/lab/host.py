@@ -51,15 +51,15 @@ def provenance(device: str = "cpu") -> dict:
     return facts
 
 
-def commit() -> str:
-    """The short git commit this package runs from, "-dirty" appended where tracked files differ;
-    "unknown" for an installed package, and where git is missing.
+def commit(file: Path | None = None) -> str:
+    """The short git commit the package (or another file's checkout) is at, "-dirty" appended
+    where tracked files differ; "unknown" for an installed package, and where git is missing.
     """
-    here = Path(__file__).resolve()
-    if not _git(here.parent, "ls-files", "--error-unmatch", here.name):
+    file = file or Path(__file__).resolve()
+    if not _git(file.parent, "ls-files", "--error-unmatch", file.name):
         return UNKNOWN  # installed, perhaps inside somebody else's repository
-    short = _git(here.parent, "rev-parse", "--short", "HEAD")
-    changed = _git(here.parent, "status", "--porcelain", "--untracked-files=no")
+    short = _git(file.parent, "rev-parse", "--short", "HEAD")
+    changed = _git(file.parent, "status", "--porcelain", "--untracked-files=no")
     if not short or changed is None:
         return UNKNOWN
     return short + ("-dirty" if changed else "")

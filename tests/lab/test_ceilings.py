@@ -1,0 +1,181 @@
+"""Probes do the work they say they do; ceilings are made of it. Nothing here depends on a time."""
+
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+from inferlab.engine import kernels
+from inferlab.lab import ceilings, host, probes
+from inferlab.lab.ceilings import Calibration, calibrate, gemm_probe, gemm_rate, read_probe
+from inferlab.lab.counters import flops
+from inferlab.lab.probes import READS, Probe
+from inferlab.theory import counts, roofline, shapes
+
+SMALL = 2**20
+
+
+@contextmanager
+def _small():
+    """Probes of a megabyte and products of 64, so that a calibration takes no time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host, "last_level_cache", lambda: SMALL // 4)
+        patch.setattr(probes, "_FLOOR", {"cpu": SMALL})
+        patch.setattr(ceilings, "_SIZES", {"cpu": (32, 64)})
+        patch.setattr(ceilings, "_SECONDS", {"read": 0.05, "product": 0.05})
+        yield
+
+
+@pytest.fixture(scope="module")
+def calibrated():
+    with _small():
+        return calibrate("cpu", dtypes=("fp32", "bf16"))
+
+
+@pytest.mark.parametrize("cache", [None, 2**15, 33554432, 2**30])
+def test_the_working_set_is_at_least_four_caches_and_256_mib(monkeypatch, cache):
+    monkeypatch.setattr(host, "last_level_cache", lambda: cache)
+    size = probes.working_set("cpu")
+    assert size >= max(2**28, 4 * (cache or 2**28))
+
+
+@pytest.mark.parametrize("kind", READS)
+def test_a_read_probe_reads_every_byte_it_counts(kind):
+    probe = read_probe("cpu", kind, SMALL)
+    assert probe.work == SMALL
+    assert probe.unit == "B"
+    half = (1 + torch.arange(2**14) / 2**14).bfloat16()
+    halves = half.repeat(SMALL // 2**15)
+    wide = halves.view(torch.float32).double()
+    found = torch.as_tensor(probe()).double()
+    if kind == "sum":
+        expected = wide.sum()
+    elif kind == "dot":
+        left, right = wide.chunk(2)
+        expected = (left * right).sum()
+    else:
+        packs = kernels.packs(torch.device("cpu"), torch.bfloat16)
+        expected = (halves.double() if packs else wide).view(-1, 4096).sum(1)
+        found = found.reshape(-1)
+    assert found.shape == expected.shape
+    assert torch.allclose(found, expected, rtol=4e-3)
+
+
+def test_no_value_a_probe_reads_is_zero_or_denormal():
+    wide = (1 + torch.arange(2**14) / 2**14).bfloat16().view(torch.float32)
+    assert wide.abs().min() > torch.finfo(torch.float32).tiny
+    assert wide.isfinite().all()
+
+
+def test_read_probes_refuse_in_words(monkeypatch):
+    with pytest.raises(ValueError, match="sum, dot, gemv"):
+        read_probe("cpu", "copy")
+    monkeypatch.setattr(probes, "free_memory", lambda device: SMALL)
+    with pytest.raises(MemoryError, match="needs twice that free"):
+        read_probe("cpu", "sum", SMALL)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("kernel", ["plain", "native", "packed"])
+def test_a_gemm_probe_does_the_flops_it_counts(dtype, kernel):
+    m, n, k = 8, 48, 32
+    if kernel not in kernels.candidates(torch.device("cpu"), probes.DTYPES[dtype])["linear"]:
+        with pytest.raises(ValueError, match=f"no '{kernel}' product"):
+            gemm_probe(dtype, m, n, k, kernel=kernel)
+        return
+    probe = gemm_probe(dtype, m, n, k, kernel=kernel)
+    assert probe.work == flops(probe).total == 2 * m * n * k
+    assert probe().shape == (m, n)
+    assert probe().dtype == probes.DTYPES[dtype]
+
+
+def test_gemm_probes_refuse_a_dtype_without_products():
+    with pytest.raises(ValueError, match="fp32, bf16, fp16"):
+        gemm_probe("int4", 8, 8, 8)
+
+
+def _rates(clock, seconds=1.0, **probes_):
+    made = {key: Probe(key, 100, "B", clock.work(*t)) for key, t in probes_.items()}
+    tried = {"slow": 10.0, "fast": 100.0}
+    return ceilings._sustained("rate", made, tried, seconds, "cpu", clock)
+
+
+def test_the_faster_probe_is_the_ceiling_and_the_others_are_named(clock):
+    m = _rates(clock, seconds=100.0, slow=(10.0,), fast=(1.0,))
+    assert m.value == 100.0
+    assert m.unit == "B/s"
+    assert m.conditions["probe"] == "fast"
+    assert m.conditions["tried"] == {"slow": 10.0, "fast": 100.0}
+
+
+def test_a_neighbour_that_takes_the_core_now_and_then_does_not_lower_a_ceiling(clock):
+    disturbed = (1.0, 9.0, 9.0, 1.0, 9.0) * 20
+    m = _rates(clock, seconds=100.0, slow=(10.0,), fast=disturbed)
+    assert m.conditions["best_of"] == 5
+    assert m.minimum == m.value == 100.0
+
+
+def test_long_calls_are_samples_of_their_own(clock):
+    m = _rates(clock, seconds=1.0, slow=(10.0,), fast=(1.0,))
+    assert m.conditions["best_of"] == 1
+    assert m.n == 8
+
+
+def test_read_bandwidth_restores_the_threads():
+    before = torch.get_num_threads()
+    with _small():
+        m = ceilings.read_bandwidth(threads=1, seconds=0.01)
+    assert m.provenance["threads"] == 1
+    assert torch.get_num_threads() == before
+    assert m.conditions["nbytes"] == SMALL
+    assert set(m.conditions["tried"]) == set(READS)
+
+
+def test_gemm_rate_of_one_size():
+    one = gemm_rate("fp32", n=48, seconds=0.01)
+    assert (one.conditions["m"], one.unit) == (48, "FLOP/s")
+    assert one.value > 0
+
+
+def test_sizes_that_would_take_too_long_are_left_out(clock, monkeypatch):
+    monkeypatch.setattr(
+        ceilings,
+        "gemm_probe",
+        lambda dtype, m, n, k, device, kernel: Probe(
+            f"{kernel} {n}", 2 * n**3, "FLOP", clock.work(1e-3 * (n / 256) ** 3)
+        ),
+    )
+    found = gemm_rate("fp32", seconds=0.6, clock=clock)
+    sizes = {int(key.split()[1]) for key in found.conditions["tried"]}
+    assert sizes == {256, 512, 1024}  # 1 ms, 8 ms, 64 ms; 2,048 would take 0.5 s
+    assert found.value == pytest.approx(2 * 256**3 / 1e-3)
+
+
+def test_a_calibration_is_measured_dated_named_and_saved(calibrated):
+    made = calibrated
+    assert made.bandwidth > 0
+    assert made.fixed_time > 0
+    assert made.source.startswith("measured ceilings of")
+    assert made.date in made.source
+    assert f"{torch.get_num_threads()} threads" in made.name
+    assert Calibration.from_json(made.to_json()) == made
+    with pytest.raises(ValueError, match="no matrix product rate of fp16 was measured"):
+        made.peak_flops("fp16")
+
+
+def test_a_calibration_is_a_machine_of_the_roofline(calibrated):
+    made = calibrated
+    shape = shapes.get("smollm2-135m")
+    moved = counts.bytes_per_step(shape, weight_dtype="fp32", kv_dtype="fp32")
+    expected = max(counts.flops_per_token(shape) / made.peak_flops("fp32"), moved / made.bandwidth)
+    found = roofline.decode_time(shape, made, weight_dtype="fp32", kv_dtype="fp32")
+    assert found == pytest.approx(expected)
+
+
+def test_fixed_time_is_of_one_operation(clock, monkeypatch):
+    class Cell:
+        def add_(self, _):
+            clock.now += 2e-6
+
+    monkeypatch.setattr(torch, "zeros", lambda *_, **__: Cell())
+    assert ceilings.fixed_time(clock=clock).value == pytest.approx(2e-6)
