@@ -63,6 +63,8 @@ def _read(metadata: Mapping[str, Any]) -> Vocabulary:
     if not tokens:
         raise ValueError("this GGUF file holds no tokenizer: load it with tokenizer=False")
     kinds = metadata.get("tokenizer.ggml.token_type") or [NORMAL] * len(tokens)
+    if len(kinds) != len(tokens):
+        raise IndexError(f"{len(tokens)} tokens and {len(kinds)} types")
     model = metadata.get("tokenizer.ggml.model")
     if model == "gpt2":
         backend = _byte_level(tokens, metadata)
@@ -108,7 +110,8 @@ def _byte_level(tokens: Sequence[str], metadata: Mapping[str, Any]) -> Backend:
         )
     rule = _RULES[pre]
     pairs = metadata.get("tokenizer.ggml.merges") or ()
-    merges = [(pair[: pair.index(" ", 1)], pair[pair.index(" ", 1) + 1 :]) for pair in pairs]
+    split = ((pair[0], *pair[1:].partition(" ")) for pair in pairs)  # a token may begin with " "
+    merges = [(first + rest, second) for first, rest, _, second in split]
     backend = Backend(
         models.BPE(
             vocab={token: i for i, token in enumerate(tokens)},

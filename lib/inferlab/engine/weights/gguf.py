@@ -226,7 +226,11 @@ def _parse(cursor: _Cursor) -> tuple[dict[str, Any], dict[str, TensorInfo], int]
     tensors = {name: dataclasses.replace(i, offset=base + i.offset) for name, i in infos}
     if len(tensors) < n_tensors:
         raise ValueError("two tensors have the same name: the file is corrupt")
-    return metadata, tensors, max((t.offset + t.nbytes for t in tensors.values()), default=base)
+    return (
+        metadata,
+        tensors,
+        max((t.offset + t.nbytes for t in tensors.values()), default=cursor.at),
+    )
 
 
 def _infos(cursor: _Cursor, count: int) -> Iterator[tuple[str, TensorInfo]]:
