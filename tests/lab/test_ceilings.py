@@ -121,6 +121,34 @@ def test_long_calls_are_samples_of_their_own(clock):
     assert m.n == 8
 
 
+def test_a_gpu_is_given_work_for_five_milliseconds_before_it_is_waited_for(clock, monkeypatch):
+    waits = []
+    monkeypatch.setattr(ceilings.host, "provenance", lambda device: {})
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: waits.append(len(clock.calls)))
+    probe = Probe("read", 10**6, "B", clock.work(0.001))
+    m = ceilings._sustained("rate", {"read": probe}, {"read": 1e9}, 1.0, "cuda", clock)
+    assert m.conditions["inner"] == 5
+    assert m.value == pytest.approx(1e9)
+    assert waits[-1] == len(clock.calls)
+    assert {b - a for a, b in zip(waits[1:-1:2], waits[2::2], strict=False)} == {5}
+
+
+def test_the_working_set_of_a_gpu_follows_its_cache_and_what_is_free(monkeypatch):
+    class Properties:
+        L2_cache_size = 50 * 2**20
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: Properties)
+    for free, size in ((80e9, 2**31), (8e9, 1e9), (1e9, 200 * 2**20)):
+        monkeypatch.setattr(probes, "free_memory", lambda device, free=free: int(free))
+        assert probes.working_set("cuda") == size
+
+
+def test_a_torch_device_will_do_for_a_name():
+    probe = read_probe(torch.device("cpu"), "sum", SMALL)
+    assert probe.conditions["device"] == "cpu"
+    assert gemm_rate("fp32", n=32, device=torch.device("cpu"), seconds=0.01).value > 0
+
+
 def test_read_bandwidth_restores_the_threads():
     before = torch.get_num_threads()
     with _small():

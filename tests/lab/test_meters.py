@@ -126,6 +126,7 @@ def test_interleave_takes_one_of_each_per_round(clock):
     found = interleave(fns, min_rounds=3, warmup=1, clock=clock)
     assert clock.calls == list("ab" * 4)
     assert found == {"a": (1.0,) * 3, "b": (2.0,) * 3}
+    assert interleave({"a": clock.work(2.0)}, 2, inner=5, clock=clock) == {"a": (2.0, 2.0)}
     with pytest.raises(ValueError, match="at least one function"):
         interleave({}, clock=clock)
 

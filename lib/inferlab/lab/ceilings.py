@@ -32,6 +32,7 @@ __all__ = [
 
 _SIZES = {"cpu": (256, 512, 1024, 2048), "mps": (512, 2048, 4096), "cuda": (1024, 4096, 8192)}
 _SECONDS = {"read": 1.0, "product": 0.6}  # of a quick calibration, each
+_QUEUED = 0.005  # seconds of work that a GPU is given before it is waited for
 _GROUP = 5  # calls of which one sample is the best
 _BANDWIDTH, _GEMM, _FIXED = "read bandwidth", "matrix product rate", "fixed time of an operation"
 
@@ -66,7 +67,7 @@ def gemm_rate(
     """Rate of square matrix products in FLOP/s, at the fastest of several sizes and kernels.
 
     n  one size only; default a few sizes up to 2,048 (8,192 on a CUDA GPU), as long as the next
-    would take less than a fifth of `seconds`. Kernels: plain and packed weights.
+    would take less than a third of `seconds`. Kernels: plain and packed weights.
     """
     where, kind = torch.device(device), torch_dtype(dtype)
     probes, tried = {}, {}
@@ -75,7 +76,7 @@ def gemm_rate(
             continue
         took, before = 0.0, 1
         for size in [n] if n else _SIZES[where.type]:
-            if took * (size / before) ** 3 > seconds / 5:
+            if took * (size / before) ** 3 > seconds / 3:
                 break
             key, probe = f"{kernel} {size}", gemm_probe(dtype, size, size, size, device, kernel)
             took = min(interleave({key: probe}, 2, device=device, clock=clock)[key])
@@ -158,7 +159,9 @@ class Calibration:
         return next(record for record in self.records if record.name == name)
 
     def __str__(self) -> str:
-        return "\n".join([f"{self.source}:", *(f"  {record}" for record in self.records)])
+        where = self.records[0].provenance
+        head = f"{self.source}; load {where['load']:.3g} on {where['cores']} cores:"
+        return "\n".join([head, *(f"  {record}" for record in self.records)])
 
 
 def calibrate(
@@ -190,18 +193,20 @@ def _sustained(
 
     A sample is the best of _GROUP calls in a row (of one, where calls are long), as in STREAM,
     which reports the best of its repetitions: a neighbour that takes the core for a while lowers a
-    mean, not a ceiling.
+    mean, not a ceiling. On a GPU so many calls are queued at once that waiting for the last of them
+    is lost in their time.
     """
     winner = max(tried, key=tried.__getitem__)
     probe = probes[winner]
-    long = probe.work / tried[winner] > seconds / (MIN_SAMPLES * _GROUP)
-    group = 1 if long else _GROUP
+    took = probe.work / tried[winner]
+    inner = 1 if torch.device(device).type == "cpu" else max(1, round(_QUEUED / took))
+    group = 1 if took * inner > seconds / (MIN_SAMPLES * _GROUP) else _GROUP
     times = interleave(
-        {winner: probe}, MIN_SAMPLES * group, seconds, warmup=0, device=device, clock=clock
+        {winner: probe}, MIN_SAMPLES * group, seconds, 0, inner=inner, device=device, clock=clock
     )[winner]
     whole = len(times) // group * group
     rates = [probe.work / min(times[i : i + group]) for i in range(0, whole, group)]
-    how = {**probe.conditions, "probe": winner, "tried": tried, "best_of": group, "warmup": 1}
+    how = {**probe.conditions, "probe": winner, "tried": tried, "best_of": group, "inner": inner}
     return Measurement.from_samples(name, rates, f"{probe.unit}/s", how, host.provenance(device))
 
 

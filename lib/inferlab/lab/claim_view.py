@@ -142,11 +142,13 @@ def _interval(case) -> str:
 
 
 def number(value: float, unit: str) -> str:
-    """A number as a reader wants it: counts whole, ratios in three digits, the rest with SI."""
+    """A number as a reader wants it: small counts whole and bare (their unit stands in the line
+    above the table), ratios in four digits, the rest with an SI prefix and the unit.
+    """
     if unit == "1":
         return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.3e}"
     if float(value).is_integer() and abs(value) < 1e6:
-        return f"{int(value):,} {unit}"
+        return f"{int(value):,}"
     return si(value, unit)
 
 

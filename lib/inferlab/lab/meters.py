@@ -77,12 +77,14 @@ def interleave(
     min_seconds: float = 0.0,
     warmup: int = 1,
     *,
+    inner: int = 1,
     device: str = "cpu",
     clock: Clock = time.perf_counter,
 ) -> dict[str, tuple[float, ...]]:
     """Seconds per call of several functions, one of each per round, in one order throughout.
 
-    Ends when both `min_rounds` rounds and `min_seconds` are there. For comparing candidates: a
+    Ends when both `min_rounds` rounds and `min_seconds` are there; a sample is the mean of `inner`
+    calls in a row. For comparing candidates: a
     machine that slows down slows all of them (`intervals.ratio` of two of the results).
     """
     if not functions or min_rounds < 1 or warmup < 0:
@@ -93,7 +95,7 @@ def interleave(
     begun, rounds = clock(), 0
     while rounds < min_rounds or clock() - begun < min_seconds:
         for name, fn in functions.items():
-            found[name].append(_seconds(fn, sync, clock))
+            found[name].append(_seconds(fn, sync, clock, inner))
         rounds += 1
     return {name: tuple(samples) for name, samples in found.items()}
 
@@ -147,8 +149,9 @@ def paired(
     A ceiling with a `work` attribute (a probe of `ceilings`) passes it on; `step_work` is that of
     one step, in the same unit. balance: each sample of the ceiling is a mean of so many calls, and
     each of the step likewise, that both take about equally long: a busy neighbour then slows both
-    alike, where a call shorter than a scheduler's time slice is stopped whole or not at all.
-    Raises ValueError for fewer than one round.
+    alike, where a call shorter than a scheduler's time slice is stopped whole or not at all. So
+    both are called a few times per round, and must leave things as they found them (a cache that
+    grew is set back). Raises ValueError for fewer than one round.
     """
     if rounds < 1 or warmup < 0:
         raise ValueError("paired needs rounds >= 1 and warmup >= 0")

@@ -38,12 +38,14 @@ class Probe:
 
 def working_set(device: str = "cpu") -> int:
     """Bytes a bandwidth probe reads: at least four last-level caches, and at least 256 MiB on a
-    CPU, 512 MiB on Apple's GPU, 2 GiB on a CUDA GPU; 1 GiB where the cache's size is not known.
+    CPU, 512 MiB on Apple's GPU; 1 GiB where the cache's size is not known. On a CUDA GPU 2 GiB, or
+    an eighth of what is free, if that is less and still four caches.
     """
     where = torch.device(device)
     floor = _FLOOR[where.type]
     if where.type == "cuda":
         cache = torch.cuda.get_device_properties(where).L2_cache_size
+        floor = min(floor, free_memory(where) // 8)
     else:
         cache = host.last_level_cache() or 2**30 // _CACHES
     return max(_CACHES * cache, floor)
