@@ -10,6 +10,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -108,12 +109,19 @@ def check(site: Path, *, accessibility: bool = True) -> list[Problem]:
     A request to another place than the site, a request that fails, an error on the console, a
     script that breaks, a page wider than the window, a violation of WCAG 2.2 AA that axe finds.
     """
-    problems: list[Problem] = []
-    with serve(site) as origin, open_browser() as browser:
-        for file in html_pages(site):
-            name = file.relative_to(site).as_posix()
-            problems += _check_page(browser, origin, name, accessibility)
-    return problems
+
+    def look() -> list[Problem]:
+        problems: list[Problem] = []
+        with serve(site) as origin, open_browser() as browser:
+            for file in html_pages(site):
+                name = file.relative_to(site).as_posix()
+                problems += _check_page(browser, origin, name, accessibility)
+        return problems
+
+    # In a thread of its own: Playwright's switching of stacks upsets CPython 3.11's count of its
+    # depth, after which the caller's ast.parse would fail.
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(look).result()
 
 
 def _check_page(browser: Any, origin: str, name: str, accessibility: bool) -> list[Problem]:
