@@ -155,8 +155,11 @@ def _write_gguf(path: Path, model, tensor_type: str) -> None:
     writer.add_head_count(HEADS)
     writer.add_head_count_kv(KV_HEADS)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    rope = getattr(config, "rope_parameters", None) or {}
-    writer.add_rope_freq_base(rope.get("rope_theta") or config.rope_theta)
+    # transformers 5 keeps theta with the scaling, transformers 4 beside it
+    stored = (getattr(config, name, None) for name in ("rope_parameters", "rope_scaling"))
+    rope = dict(next(filter(None, stored), {}))
+    rope.setdefault("rope_theta", getattr(config, "rope_theta", None))
+    writer.add_rope_freq_base(rope["rope_theta"])
     writer.add_vocab_size(VOCAB)
     head_dim = getattr(config, "head_dim", None) or WIDTH // HEADS
     writer.add_key_length(head_dim)

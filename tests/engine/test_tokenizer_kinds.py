@@ -76,6 +76,8 @@ def trained(folder, pre):
 def test_ids_are_those_of_transformers(tmp_path, pre):
     from transformers import AutoTokenizer
 
+    if pre != "gpt-2":  # older ones read every file by GPT-2's rule
+        pytest.importorskip("transformers.integrations.gguf.gguf_tokenizer_mapping")
     ours = Tokenizer.from_gguf(trained(tmp_path, pre))
     theirs = AutoTokenizer.from_pretrained(tmp_path, gguf_file="m.gguf")
     if pre == "qwen2":  # of Qwen2's tokenizer.json; left out where transformers reads a GGUF file
