@@ -46,6 +46,8 @@ class Tokenizer:
         special  a special token spelled out in the text ("<|im_end|>") becomes that token; by
                  default it is read as the letters it is written with, as a user's text must be
         bos      begin with bos if the model expects it
+        Characters that need a byte the vocabulary has no token for are left away, as everywhere:
+        in SmolLM2 six control characters and planes without any assigned character.
         Raises TypeError if `text` is no str, ValueError if it is no valid Unicode.
         """
         if not isinstance(text, str):
