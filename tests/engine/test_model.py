@@ -111,9 +111,9 @@ def test_the_default_model_still_writes_what_it_wrote(smollm2):
     assert top.values.tolist() == pytest.approx(GOLDEN_LOGITS, abs=2e-4)
 
 
-GOLDEN_TEXT = ""
-GOLDEN_IDS = []
-GOLDEN_LOGITS = []
+GOLDEN_TEXT = "The capital of France is Paris."
+GOLDEN_IDS = [504, 60, 15319]
+GOLDEN_LOGITS = [25.32536, 25.24328, 24.94240]
 
 
 # --------------------------------------------------------------------------- planted faults

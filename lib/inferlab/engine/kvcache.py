@@ -18,7 +18,8 @@ class KVCache:
 
     `k`, `v`: (layers, B, K, max_tokens, E). Bytes: 2·layers·B·K·max_tokens·E·(bytes per value).
     Sequences may differ in length: a step is told how many of its T tokens are real (`new`), the
-    rest is padding on the right, which is neither stored nor seen.
+    rest is padding on the right, which is neither stored nor seen. `passes` counts the forward
+    passes made on the cache.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class KVCache:
         self.v = torch.zeros_like(self.k)
         self.batch, self.max_tokens, self.window = batch, max_tokens, shape.sliding_window
         self.lengths = [0] * batch
+        self.passes = 0
         self._step: _Step | None = None
 
     @property
@@ -111,6 +113,7 @@ class KVCache:
     def advance(self) -> None:
         """The step is done: its tokens count from now on."""
         self.lengths = [have + n for have, n in zip(self.lengths, self._step.new, strict=True)]
+        self.passes += 1
         self._step = None
 
     def clear(self) -> None:
@@ -125,12 +128,18 @@ class NoCache:
     n-th token costs a pass over n tokens.
     """
 
-    def __init__(self, shape: ModelShape, batch: int = 1, max_tokens: int = 512,
-                 dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"):  # fmt: skip
+    def __init__(
+        self,
+        shape: ModelShape,
+        batch: int = 1,
+        max_tokens: int = 512,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ):
         self.shape, self.batch, self.max_tokens = shape, batch, max_tokens
         self.dtype, self.device = dtype, device
         self._rows: list[list[int]] = [[] for _ in range(batch)]
-        self.nbytes = self.nbytes_used = 0
+        self.nbytes = self.nbytes_used = self.passes = 0
 
     @property
     def lengths(self) -> list[int]:
@@ -151,6 +160,7 @@ class NoCache:
         padded = torch.tensor([row + [0] * (total - len(row)) for row in rows], device=self.device)
         out = fresh.begin(padded, [len(row) for row in rows])
         self._rows = rows
+        self.passes += 1
         return out
 
     def clear(self) -> None:

@@ -64,7 +64,7 @@ def sample(
 
 
 def sampler(seed: int | None = None, device: torch.device | str = "cpu", **settings) -> Sampler:
-    """`sample` with its settings bound and a generator of its own: the same seed, the same draws."""
+    """`sample` with its settings bound and a generator of its own: same seed, same draws."""
     generator = torch.Generator(device)
     if seed is None:
         generator.seed()
