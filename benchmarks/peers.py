@@ -1,4 +1,4 @@
-"""Our engine beside Hugging Face `generate` and llama.cpp: same model file, same prompt, same threads.
+"""Our engine beside Hugging Face `generate` and llama.cpp: same file, same prompt, same threads.
 
     make bench            or  python benchmarks/peers.py --rounds 7 --json peers.json
 
@@ -59,8 +59,8 @@ def hugging_face(path: str, threads: int, onednn: bool = True, static: bool = Fa
     torch.backends.mkldnn.enabled = onednn
     file = Path(path)
     model = AutoModelForCausalLM.from_pretrained(
-        file.parent, gguf_file=file.name, dtype={"bf16": torch.bfloat16, "fp32": torch.float32}[dtype],
-        attn_implementation=attention,
+        file.parent, gguf_file=file.name, attn_implementation=attention,
+        dtype={"bf16": torch.bfloat16, "fp32": torch.float32}[dtype],
     ).eval()  # fmt: skip
     if compiled:
         from torch._inductor import config
@@ -174,11 +174,12 @@ def serve(pipe, name: str, path: str, threads: int, vocab: int) -> None:
 
 
 def measure(names, path: str, threads: int, rounds: int, vocab: int) -> dict:
-    """{name: {"prefill": [seconds per round], "decode": [...]}}; a failure is a sentence instead."""
+    """{name: {"prefill": [seconds per round], "decode": [...]}}; who fails is left out."""
     context, lines, out = mp.get_context("spawn"), {}, {}
     for name in names:  # loaded one after the other: a load must not disturb a warm-up
         here, there = context.Pipe()
-        worker = context.Process(target=serve, args=(there, name, path, threads, vocab), daemon=True)
+        asked = (there, name, path, threads, vocab)
+        worker = context.Process(target=serve, args=asked, daemon=True)
         worker.start()
         print(f"  loading {name} …", file=sys.stderr, flush=True)
         failure = here.recv()
@@ -221,7 +222,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--all", action="store_true", help="every setting of the peers, not the best")
+    parser.add_argument("--all", action="store_true", help="every setting of the peers")
     parser.add_argument("--only", nargs="*", help="contestants by name (a part of it will do)")
     parser.add_argument("--json", type=Path, help="write the seconds of every round here")
     args = parser.parse_args()

@@ -12,10 +12,10 @@ __version__ = version("inferlab")
 _PLACES = {
     "inferlab.theory": ("counts", "economics", "hardware", "roofline", "shapes", "units"),
     "inferlab.engine": ("decode", "generate", "load", "prefill", "random_model", "sampler"),
-    "inferlab.lab": ("calibrate", "claim", "paired", "provenance", "timeline"),
+    "inferlab.lab": ("Case", "calibrate", "claim", "memory", "paired", "timeline"),
     "inferlab.lab.experiments": ("request",),
     "inferlab.lab.plots": ("timelines",),
-    "inferlab.lab.tables": ("table",),
+    "inferlab.lab.views": ("answer", "table", "tokens"),
 }
 _MODULES = {"counts", "economics", "hardware", "request", "roofline", "shapes", "units"}
 _FROM = {name: place for place, names in _PLACES.items() for name in names}

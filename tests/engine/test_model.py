@@ -1,6 +1,6 @@
 """The engine's logits are those of transformers on the same weights, and a fault would show.
 
-Tolerance: 1e-5 of the range of the logits. Measured noise of fp32 is 1e-6 to 3e-6 of it; the planted
+Tolerance: 1e-5 of the range of the logits. The noise of fp32 is 1e-6 to 3e-6 of it; the planted
 faults below move the logits by far more, each asserted.
 """
 

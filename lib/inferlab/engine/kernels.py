@@ -192,10 +192,8 @@ def rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 # mask (B or 1, 1, T, S), True where a query may look; None with causal=False: it may everywhere.
 
 
-def attention_plain(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool
-) -> Tensor:
-    """softmax(q·kᵀ/√E)·v. Vaswani et al., arXiv 1706.03762, eq. 1; groups as in arXiv 2305.13245."""
+def attention_plain(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    """softmax(q·kᵀ/√E)·v. Vaswani et al., arXiv 1706.03762, eq. 1; groups: arXiv 2305.13245."""
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)  # (B, H, S, E)
     scores = q.float() @ k.float().transpose(-1, -2) / math.sqrt(q.shape[-1])  # (B, H, T, S)
@@ -206,9 +204,7 @@ def attention_plain(
     return (scores.softmax(-1) @ v.float()).to(q.dtype)  # (B, H, T, E)
 
 
-def attention_sdpa(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool
-) -> Tensor:
+def attention_sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
     """torch's fused kernel: the T×S scores are never stored whole."""
     group = q.shape[1] // k.shape[1]
     if group > 1:
@@ -216,9 +212,7 @@ def attention_sdpa(
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
 
 
-def attention_grouped(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool
-) -> Tensor:
+def attention_grouped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
     """For one new token: the G heads of a group become rows of one product, K and V read once."""
     if q.shape[2] != 1:
         return attention_sdpa(q, k, v, mask, causal)

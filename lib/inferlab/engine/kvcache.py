@@ -150,8 +150,7 @@ class NoCache:
         width = tokens.shape[1]
         new = [width] * self.batch if new is None else list(new)
         rows = [
-            have + row[:n]
-            for have, row, n in zip(self._rows, tokens.tolist(), new, strict=True)
+            have + row[:n] for have, row, n in zip(self._rows, tokens.tolist(), new, strict=True)
         ]
         total = max(map(len, rows))
         if total > self.max_tokens:

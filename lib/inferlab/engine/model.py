@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from inferlab.engine import kernels
+from inferlab.engine.device import short_name
 from inferlab.engine.kvcache import KVCache, NoCache
 from inferlab.engine.operands import Weights
 from inferlab.theory.shapes import ModelShape
@@ -66,6 +67,11 @@ class Model:
     @property
     def dtype(self) -> torch.dtype:
         return self.weights["token_embd.weight"].dtype
+
+    @property
+    def dtype_name(self) -> str:
+        """The dtype as the theory names it: fp32, bf16, fp16."""
+        return short_name(self.dtype)
 
     @property
     def nbytes(self) -> int:

@@ -10,7 +10,6 @@ import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from inferlab.engine import device as devices
 from inferlab.engine.generate import decode, generate, prefill
 from inferlab.engine.load import random_model
 from inferlab.engine.model import Model
@@ -132,7 +131,7 @@ def run(
     One request before the first is not counted. Raises ValueError for an answer of fewer than two
     tokens, since TPOT is not defined for it, and RuntimeError if a round wrote other tokens.
     """
-    where, dtype = str(model.device), devices.short_name(model.dtype)
+    where, dtype = str(model.device), model.dtype_name
     probes = read_probe(where), gemm_probe(dtype, 1024, 1024, 1024, where, _kernel(model))
     empty = hollow(model)
     cache = model.cache(1, len(prompt) + max_tokens)

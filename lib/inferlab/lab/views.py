@@ -1,4 +1,4 @@
-"""Tables of a page: one place that turns rows of text into something a notebook shows."""
+"""What a page shows beside figures: tables, tokens, an answer. Text in, HTML and plain text out."""
 
 from __future__ import annotations
 
@@ -49,3 +49,56 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], caption: str 
         if len(row) != len(head):
             raise ValueError(f"the row {row} has {len(row)} cells; the header has {len(head)}")
     return Table(head, body, caption)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Pieces of text, one per token, each in a box of its own; white space is made visible."""
+
+    pieces: tuple[str, ...]
+
+    def _repr_html_(self) -> str:
+        boxes = "".join(f"<li><code>{html.escape(_visible(p))}</code></li>" for p in self.pieces)
+        return f'{_TOKEN_STYLE}<ol class="il-tokens" aria-label="tokens">{boxes}</ol>'
+
+    def __repr__(self) -> str:
+        return " | ".join(_visible(piece) for piece in self.pieces)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model wrote, set apart from what the page says."""
+
+    text: str
+
+    def _repr_html_(self) -> str:
+        paragraphs = "".join(
+            f"<p>{html.escape(part)}</p>" for part in self.text.split("\n\n") if part.strip()
+        )
+        return f'<blockquote class="il-answer">{paragraphs}</blockquote>'
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+_TOKEN_STYLE = (
+    "<style>.il-tokens{display:flex;flex-wrap:wrap;gap:.3rem;list-style:none;margin:0;padding:0}"
+    ".il-tokens li{margin:0}.il-tokens code{border:1px solid;border-color:var(--il-line,#9aa4af);"
+    "border-radius:.25rem;padding:.05rem .3rem;white-space:pre;color:inherit;background:none}"
+    "</style>"
+)
+
+
+def tokens(pieces: Iterable[str | bytes]) -> Tokens:
+    """Show pieces of text token by token; bytes that are no whole character show as ``\ufffd``."""
+    text = (p if isinstance(p, str) else p.decode("utf-8", "replace") for p in pieces)
+    return Tokens(tuple(text))
+
+
+def answer(text: str) -> Answer:
+    """Show what a model wrote; paragraphs are kept, markup in it is shown as it stands."""
+    return Answer(text)
+
+
+def _visible(piece: str) -> str:
+    return piece.replace(" ", "\u2423").replace("\n", "\u21b5").replace("\t", "\u21e5")
