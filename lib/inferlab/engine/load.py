@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from inferlab.engine import device as devices
+from inferlab.engine import kernels
 from inferlab.engine.model import Model
 from inferlab.engine.tokenizer import Tokenizer
 from inferlab.engine.weights import contract, fetch, gguf, random, safetensors
@@ -29,6 +30,7 @@ def load(
     dtype: str | torch.dtype = "auto",
     tokenizer: bool = True,
     progress: fetch.Progress | None = None,
+    table: kernels.Table | None = None,
 ) -> Model:
     """A model with its real weights.
 
@@ -38,6 +40,7 @@ def load(
                see `device.pick_device` and `device.pick_dtype` for what auto means
     tokenizer  False leaves the tokenizer away
     progress   called as progress(what, done, total) in bytes while something is fetched
+    table      which kernels run where (made by `lab.ceilings.tune`); None: `kernels.default`
 
     Raises ValueError (unknown name, unsupported or damaged model, device or type not here),
     FileNotFoundError, MemoryError (predicted before anything is loaded), fetch.FetchError and
@@ -62,7 +65,7 @@ def load(
         check_memory(shape, where, kind)
         words = Tokenizer.from_gguf(file.metadata) if tokenizer else None
         weights = gguf.load_weights(file, shape, where, kind)
-    return Model.create(shape, weights, words, str(source))
+    return Model.create(shape, weights, words, str(source), table)
 
 
 def random_model(
@@ -70,6 +73,7 @@ def random_model(
     device: str | torch.device = "auto",
     dtype: str | torch.dtype = "auto",
     seed: int = 0,
+    table: kernels.Table | None = None,
 ) -> Model:
     """A model of a given shape, or of a published shape by name, with random weights.
 
@@ -82,7 +86,7 @@ def random_model(
     contract.check_shape(shape, shape.name)
     check_memory(shape, where, kind)
     weights = random.random_weights(shape, where, kind, seed)
-    return Model.create(shape, weights, None, f"random weights, seed {seed}")
+    return Model.create(shape, weights, None, f"random weights, seed {seed}", table)
 
 
 def check_memory(

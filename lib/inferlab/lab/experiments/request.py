@@ -181,7 +181,7 @@ def hollow(model: Model) -> Model:
         shape, name=f"hollow {shape.name}", head_dim=_HOLLOW, d_model=shape.n_heads * _HOLLOW,
         d_ff=shape.n_heads * _HOLLOW, vocab=max(64, shape.n_heads), rope_scaling=None,
     )  # fmt: skip
-    return random_model(narrow, model.device, model.dtype)
+    return random_model(narrow, model.device, model.dtype, table=model.table)
 
 
 def count_passes(
