@@ -24,8 +24,8 @@ book: $(VENV)/.book
 	$(BIN)/python -m inferlab book
 
 lab: $(VENV)/.book
-	$(BIN)/python -m ipykernel install --prefix $(VENV) --name python3 >/dev/null
-	$(BIN)/python -m jupyterlab chapters
+	@$(BIN)/python -m ipykernel install --prefix $(VENV) --name python3 >/dev/null
+	JUPYTER_PREFER_ENV_PATH=1 $(BIN)/python -m jupyterlab chapters
 
 check: $(VENV)/.dev
 	$(BIN)/python -m ruff check .
