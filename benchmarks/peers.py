@@ -1,6 +1,6 @@
 """Our engine beside Hugging Face `generate` and llama.cpp: same file, same prompt, same threads.
 
-    make bench            or  python benchmarks/peers.py --rounds 7 --json peers.json
+    make bench            or  python -m benchmarks --rounds 9 --json peers.json
 
 Every contestant lives in a process of its own and waits; the rounds go around (A B C A B C …), so
 that a machine whose speed drifts drifts for all. Reported: medians, and ratios of the rounds' pairs
@@ -220,24 +220,21 @@ def report(times: dict) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--all", action="store_true", help="every setting of the peers")
     parser.add_argument("--only", nargs="*", help="contestants by name (a part of it will do)")
     parser.add_argument("--json", type=Path, help="write the seconds of every round here")
     args = parser.parse_args()
-    from inferlab.engine.weights import default_path
+    from inferlab.engine.weights import fetch
     from inferlab.theory import shapes
 
     names = list(CONTESTANTS) if args.all else STANDARD
     if args.only:
         names = [n for n in CONTESTANTS if any(part in n for part in args.only)]
-    path, vocab = str(default_path()), shapes.get("smollm2-135m").vocab
+    path, vocab = str(fetch.resolve("smollm2-135m")), shapes.get("smollm2-135m").vocab
     times = measure(names, path, args.threads, args.rounds, vocab)
     report(times)
     if args.json:
         args.json.write_text(json.dumps(times, indent=1))
 
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,1 @@
+"""Speed, beside others and in the same run: `python -m benchmarks`, or `make bench`."""
