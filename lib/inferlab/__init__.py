@@ -13,11 +13,14 @@ _PLACES = {
     "inferlab.theory": ("counts", "economics", "hardware", "roofline", "shapes", "units"),
     "inferlab.engine": ("decode", "generate", "load", "prefill", "random_model", "sampler"),
     "inferlab.lab": ("Case", "calibrate", "claim", "memory", "paired", "timeline"),
-    "inferlab.lab.experiments": ("request",),
-    "inferlab.lab.plots": ("timelines",),
+    "inferlab.lab.experiments": ("next_token", "reading", "request"),
+    "inferlab.lab.plots": ("bars", "sweep", "timelines"),
     "inferlab.lab.views": ("answer", "table", "tokens"),
 }
-_MODULES = {"counts", "economics", "hardware", "request", "roofline", "shapes", "units"}
+_MODULES = {
+    "counts", "economics", "hardware", "next_token", "reading", "request", "roofline", "shapes",
+    "units",
+}  # fmt: skip
 _FROM = {name: place for place, names in _PLACES.items() for name in names}
 
 __all__ = sorted(_FROM)

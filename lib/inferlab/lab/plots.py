@@ -19,8 +19,9 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
+from inferlab.lab.records import Measurement
 from inferlab.theory.latency import Timeline
-from inferlab.theory.units import seconds
+from inferlab.theory.units import seconds, si
 
 PREFILL, DECODE = "#0072b2", "#b45309"
 """The colour of each phase in the whole book (Okabe and Ito's blue; an orange dark enough to
@@ -45,7 +46,7 @@ _SWITCH = (
     "<style>.il-narrow{display:none}@media(max-width:640px){.il-wide{display:none}"
     ".il-narrow{display:block}}.il-figure svg{width:100%;height:auto;overflow:visible}"
     ".il-figure text{font-family:inherit!important}"
-    ".il-figure figcaption{font-size:.85em;opacity:.85}</style>"
+    ".il-figure figcaption{font-size:.85em}</style>"
 )
 
 
@@ -161,6 +162,109 @@ def timelines(
         draw, alt=alt, caption=caption, height=height, data=data, provenance=provenance, name=name
     )
 
+
+@dataclass(frozen=True)
+class Series:
+    """One curve: x and y, an interval per point where it was measured, and the phase it shows."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    phase: str
+    low: Sequence[float] | None = None
+    high: Sequence[float] | None = None
+
+
+def predicted(label: str, x: Sequence[float], y: Sequence[float], phase: str) -> Series:
+    """A curve that was computed: drawn as a line."""
+    return Series(label, tuple(x), tuple(y), phase)
+
+
+def measured(label: str, x: Sequence[float], records: Sequence[Measurement], phase: str) -> Series:
+    """Medians that were measured, with their quartiles: drawn as points."""
+    return Series(
+        label, tuple(x), tuple(r.value for r in records), phase,
+        tuple(r.q25 for r in records), tuple(r.q75 for r in records),
+    )  # fmt: skip
+
+
+def sweep(
+    series: Sequence[Series],
+    *,
+    x_label: str,
+    y_label: str,
+    unit: str,
+    alt: str,
+    caption: str = "",
+    provenance: Mapping[str, object] | None = None,
+    name: str = "sweep",
+) -> Figure:
+    """Predictions as lines, measurements as points with quartiles, both axes logarithmic."""
+
+    def draw(axes: Axes, narrow: bool) -> None:
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        for one in series:
+            colour = PREFILL if one.phase == "prefill" else DECODE
+            if one.low is None:
+                axes.plot(one.x, one.y, color=colour, linewidth=1.6)
+            else:
+                spread = (
+                    [y - low for y, low in zip(one.y, one.low, strict=True)],
+                    [high - y for y, high in zip(one.y, one.high, strict=True)],
+                )
+                axes.errorbar(one.x, one.y, spread, fmt="o", color=colour, markersize=5)
+            axes.annotate(
+                one.label, (one.x[-1], one.y[-1]), (7, 0), textcoords="offset points", va="center",
+                color=colour, annotation_clip=False, fontsize=9 if narrow else 10,
+            )  # fmt: skip
+        ticks = sorted({x for one in series for x in one.x})
+        axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
+        axes.minorticks_off()
+        axes.yaxis.set_major_formatter(lambda value, _: si(value, unit, 2))
+        right = max(ticks) * (max(ticks) / min(ticks)) ** (0.55 if narrow else 0.35)
+        axes.set_xlim(min(ticks) / 1.25, right)
+        axes.spines["bottom"].set_bounds(min(ticks) / 1.25, max(ticks))
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+
+    data = [
+        {"series": s.label, "phase": s.phase, "x": x, "y": y,
+         "q25": s.low[i] if s.low else "", "q75": s.high[i] if s.high else ""}
+        for s in series for i, (x, y) in enumerate(zip(s.x, s.y, strict=True))
+    ]  # fmt: skip
+    return figure(
+        draw, alt=alt, caption=caption, height=3.6, data=data, provenance=provenance, name=name
+    )
+
+
+def bars(
+    rows: Sequence[tuple[str, float, float]],
+    *,
+    labels: tuple[str, str],
+    x_label: str,
+    alt: str,
+    caption: str = "",
+    provenance: Mapping[str, object] | None = None,
+    name: str = "bars",
+) -> Figure:
+    """Rows of (name, predicted, measured): the prediction as a bar, the measurement as a point."""
+
+    def draw(axes: Axes, narrow: bool) -> None:
+        places = range(len(rows))
+        axes.barh(places, [p for _, p, _ in rows], 0.62, color=DECODE, alpha=0.45, label=labels[0])
+        axes.plot([m for _, _, m in rows], places, "o", color=_INK, markersize=5, label=labels[1])
+        axes.set_yticks(places, [name for name, _, _ in rows])
+        axes.tick_params(axis="y", length=0)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_xlabel(x_label)
+        axes.legend(frameon=False, loc="lower right")
+
+    data = [{"name": n, labels[0]: p, labels[1]: m} for n, p, m in rows]
+    height = 0.3 * len(rows) + 0.9
+    return figure(
+        draw, alt=alt, caption=caption, height=height, data=data, provenance=provenance, name=name
+    )
 
 def _svg(canvas: Canvas, alt: str, prefix: str) -> str:
     out = io.StringIO()
