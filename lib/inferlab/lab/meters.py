@@ -1,8 +1,8 @@
 """Meters: how long, how many FLOPs, how many bytes. They return records and print nothing.
 
-The clock lives here. Every meter warms up by itself, waits for the device before it reads the
-clock, and says "not available here, because …" (`Unavailable`) where it cannot read. The meters
-that need no clock are in `counters` and stand here under the same names.
+Every meter warms up by itself, waits for the device before it reads the clock, and says "not
+available here, because …" (`Unavailable`) where it cannot read. Those that have a module of their
+own (`counters`, `pairs`, `energy`, `dram`) stand here under the same names.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ __all__ = [
     "Clock", "FlopCount", "Memory", "Paired", "Timed", "Unavailable", "dram", "energy", "flops",
     "interleave", "memory", "paired", "repeat", "synchronizer", "timed", "timeline",
 ]  # fmt: skip
+
 
 def repeat(
     fn: Callable[[], object],

@@ -6,13 +6,12 @@ yields the first token of the answer, and G − 1 decode passes for the rest.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from inferlab.engine.generate import decode, generate, prefill
-from inferlab.engine.load import random_model
+from inferlab.engine.generate import generate
 from inferlab.engine.model import Model
+from inferlab.lab.hollow import hollow, hollow_pass
 from inferlab.lab.intervals import Interval, ratio
 from inferlab.lab.meters import synchronizer, timeline
 from inferlab.lab.probes import gemm_probe, read_probe
@@ -20,8 +19,6 @@ from inferlab.lab.records import Measurement, provenance
 from inferlab.theory import counts, roofline
 from inferlab.theory.latency import Timeline
 from inferlab.theory.shapes import ModelShape
-
-_HOLLOW = 8  # the width a head keeps where there is to be nothing to read
 
 
 @dataclass(frozen=True)
@@ -147,7 +144,7 @@ def run(
         if written != tokens:
             raise RuntimeError(f"round {index + 1} wrote other tokens than the one before it")
         times.append(line)
-        waited.append(_hollow_pass(empty, len(prompt), where))
+        waited.append(hollow_pass(empty, len(prompt), where))
         progress(index + 1)
     here = provenance(where)
     how = {"model": model.shape.name, "dtype": dtype, "prompt": len(prompt), "answer": len(tokens),
@@ -170,20 +167,6 @@ def run(
     )  # fmt: skip
 
 
-def hollow(model: Model) -> Model:
-    """Random weights in a shape of the same layers, heads and operations, and next to no width.
-
-    A pass through it costs what a pass costs before a weight is read: the launching of its
-    operations. Same device, dtype and kernels as `model`.
-    """
-    shape = model.shape
-    narrow = dataclasses.replace(
-        shape, name=f"hollow {shape.name}", head_dim=_HOLLOW, d_model=shape.n_heads * _HOLLOW,
-        d_ff=shape.n_heads * _HOLLOW, vocab=max(64, shape.n_heads), rope_scaling=None,
-    )  # fmt: skip
-    return random_model(narrow, model.device, model.dtype, table=model.table)
-
-
 def count_passes(
     model: Model, prompt: Sequence[int], max_tokens: int, stop: Collection[int] = ()
 ) -> tuple[int, int, int]:
@@ -202,18 +185,6 @@ def _once(model, cache, prompt, max_tokens, stop) -> tuple[tuple[int, ...], Time
     steps = generate(model, prompt, max_tokens, stop=stop, cache=cache)
     done, line = timeline(steps, str(model.device))
     return tuple(step.tokens[0] for step in done), line
-
-
-def _hollow_pass(model: Model, past: int, device: str, passes: int = 24) -> float:
-    """Seconds of a decode pass of the hollow model, the mean of some in a row."""
-    cache = model.cache(1, past + passes + 1)
-    prefill(model, cache, [i % model.shape.vocab for i in range(past)])
-
-    def steps():
-        for _ in range(passes + 1):
-            yield decode(model, cache, [1])
-
-    return timeline(steps(), device)[1].tpot
 
 
 def _rate(probe, device: str, calls: int = 3) -> float:

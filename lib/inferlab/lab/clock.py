@@ -1,0 +1,118 @@
+"""The clock, and what disturbs it: which clock to read, how long threads stood in line, and how
+many threads this machine really gives.
+
+A busy neighbour takes a core away for a few milliseconds at a time. One thread then finds another
+core, or waits; several threads that work in step all wait for the one without a core, at every
+operation anew, so that a step of many operations suffers far more than one long operation, and
+their ratio means nothing. So a ratio is measured with as many threads as run undisturbed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+Clock = Callable[[], float]
+Waited = Callable[[], float | None]
+
+CALM = 0.02
+"""Threads count as undisturbed while they stand in line for at most this share of the time."""
+
+_LOOK = 0.06  # seconds of running after which a count of threads is judged
+_TASKS = Path("/proc/self/task")
+
+
+def synchronizer(device: str | torch.device = "cpu") -> Callable[[], None]:
+    """The function that waits until `device` has done all it was given; on a CPU it does nothing.
+
+    A GPU returns from a call before the work is done: without this wait a clock reads the time it
+    takes to ask.
+    """
+    where = torch.device(device)
+    if where.type == "cuda":
+        return lambda: torch.cuda.synchronize(where)
+    if where.type == "mps":
+        return torch.mps.synchronize
+    return lambda: None
+
+
+def seconds(fn: Callable[[], object], sync: Callable, clock: Clock, calls: int = 1) -> float:
+    """Seconds per call, the mean of `calls` in a row, from an idle device to an idle device."""
+    sync()
+    begun = clock()
+    for _ in range(calls):
+        fn()
+    sync()
+    return (clock() - begun) / calls
+
+
+def warm_up(functions: Iterable[Callable], times: int, sync: Callable[[], None]) -> None:
+    """Call each function `times` times, then wait for the device."""
+    for _ in range(times):
+        for fn in functions:
+            fn()
+    sync()
+
+
+def core_clock(device: str | torch.device = "cpu") -> Clock:
+    """The clock for work that is compared with other work on the same device.
+
+    On a CPU with one thread: the time that this thread was on a core. It equals the wall clock
+    where nobody disturbs, and stands still while a neighbour has the core. Else the wall clock.
+    """
+    alone = torch.device(device).type == "cpu" and torch.get_num_threads() == 1
+    return time.thread_time if alone else time.perf_counter
+
+
+def waited(tasks: Path = _TASKS) -> float | None:
+    """Seconds that the threads of this process, added up, stood in line for a core so far.
+
+    None where the system does not tell. Source: Linux, Documentation/scheduler/sched-stats: the
+    second number of /proc/<pid>/task/<tid>/schedstat, in nanoseconds.
+    """
+    total, told = 0, False
+    for file in tasks.glob("*/schedstat"):
+        try:
+            total += int(file.read_text().split()[1])
+            told = True
+        except (OSError, ValueError, IndexError):
+            continue  # a thread that ended between the listing and the reading
+    return total / 1e9 if told else None
+
+
+@contextmanager
+def threads(count: int | None) -> Iterator[None]:
+    """torch's threads set to `count` (None: left as they are), and back afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def calm_threads(
+    fn: Callable[[], object], clock: Clock = time.perf_counter, waits: Waited = waited
+) -> int:
+    """The most threads, of those in force, with which `fn` runs undisturbed; at least 1.
+
+    `fn` is run for a few hundredths of a second per count; where its threads stood in line for
+    more than CALM of that time, as many are taken away as stood in line on average (at least 1).
+    """
+    count = torch.get_num_threads()
+    while count > 1:
+        with threads(count):
+            fn()
+            before, begun = waits(), clock()
+            fn()
+            while clock() - begun < _LOOK:
+                fn()
+            after, took = waits(), clock() - begun
+        if before is None or after is None or after - before <= CALM * took:
+            break
+        count = max(1, count - max(1, round((after - before) / took)))
+    return count
