@@ -33,7 +33,8 @@ def test_linear_twins(rows, bias, dtype):
     # a sum of 64 products rounds by at most 64 ulp of the sum of magnitudes, bf16 stores 2^-9
     bound = float(scale) * (64 * 2**-24 + (2**-8 if dtype == torch.bfloat16 else 0))
     for kind in kinds:
-        off = (linear(x, kind).double() - exact).abs().max()
+        with kernels.switches(kind):
+            off = (linear(x, kind).double() - exact).abs().max()
         assert off <= bound, kind
         assert torch.equal(linear.weight, weight)
     if bias:
@@ -70,9 +71,11 @@ def test_attention_is_the_equation():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_norm_twins(dtype):
-    x, w = randn(3, 5, 64, dtype=dtype), randn(64, dtype=dtype, seed=1)
-    a, b = kernels.rms_norm(x, w, 1e-5), kernels.rms_norm_plain(x, w, 1e-5)
+@pytest.mark.parametrize("rows", [1, 15])
+@pytest.mark.parametrize("kind", ["fused", "row"])
+def test_norm_twins(dtype, rows, kind):
+    x, w = randn(1, rows, 64, dtype=dtype), randn(64, dtype=dtype, seed=1)
+    a, b = kernels.NORM[kind](x, w, 1e-5), kernels.rms_norm_plain(x, w, 1e-5)
     assert torch.allclose(a.float(), b.float(), rtol=2**-7 if dtype == torch.bfloat16 else 1e-5)
     assert not torch.allclose(
         kernels.rms_norm(x * 1e-3, w, 1e-5).float(), kernels.rms_norm(x * 1e-3, w, 1e-6).float()
@@ -116,15 +119,23 @@ def test_causal_mask_lets_a_token_see_itself_and_what_is_before():
 
 
 def test_the_switch_is_put_back_even_after_an_error():
-    before = torch.backends.mkldnn.flags
-    state = torch._C._get_mkldnn_enabled()
-    linear = kernels.Linear(randn(4, 8), None, {"native"})
-    linear(randn(1, 8), "native")
-    assert torch._C._get_mkldnn_enabled() == state
-    with pytest.raises(RuntimeError):
-        linear(randn(1, 7), "native")
-    assert torch._C._get_mkldnn_enabled() == state
-    assert torch.backends.mkldnn.flags is before
+    assert torch._C._get_mkldnn_enabled()
+    for kind, inside in (("native", False), ("packed", True), ("plain", True)):
+        with kernels.switches(kind):
+            assert torch._C._get_mkldnn_enabled() == inside
+        assert torch._C._get_mkldnn_enabled()
+    with pytest.raises(KeyError), kernels.switches("native"):
+        raise KeyError
+    assert torch._C._get_mkldnn_enabled()
+
+
+def test_layouts_are_counted():
+    packed = dict.fromkeys(kernels.REGIMES, "packed")
+    assert kernels.layouts({"linear": packed}) == 1
+    assert kernels.layouts({"linear": {**packed, "gemv": "native"}}) == 2
+    assert kernels.layouts({"linear": dict.fromkeys(kernels.REGIMES, "plain")}) == 1
+    for dtype in (torch.float32, torch.bfloat16):
+        assert kernels.layouts(kernels.default(CPU, dtype, copies=1)) == 1
 
 
 def test_regimes():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from inferlab.engine import device as devices
-from inferlab.engine import load, random_model
+from inferlab.engine import kernels, load, random_model
 from inferlab.engine.weights import gguf, random, safetensors
 from inferlab.theory import shapes
 
@@ -171,3 +171,12 @@ def test_loading_never_holds_the_model_twice(smollm2_path):
     file_size = smollm2_path.stat().st_size  # pages of the mapped file count as resident too
     assert after - before < nbytes + file_size + 200e6
     assert after - before > 0.9 * nbytes
+
+
+def test_weights_are_held_in_one_layout_where_memory_is_short(monkeypatch):
+    shape, bf16 = shapes.get("smollm2-135m"), torch.bfloat16
+    table_for = sys.modules["inferlab.engine.load"]._table
+    needed = 2 * shape.params
+    for free, copies in ((2 * needed, 2), (2 * needed - 1, 1)):
+        monkeypatch.setattr(devices, "free_memory", lambda device, f=free: f)
+        assert table_for(shape, CPU, bf16) == kernels.default(CPU, bf16, copies)

@@ -253,3 +253,7 @@ def test_nbytes_is_what_is_held(tiny_checkpoint):
     packed = "packed" in kernels.candidates(model.device, model.dtype)["linear"]
     head = 4 * model.shape.vocab * model.shape.d_model
     assert model.nbytes == plain.nbytes + head * packed  # a tied head is packed beside the table
+    half = load(folder, device="cpu", dtype="bf16")
+    if kernels.layouts(half.table) == 2:
+        products = sum(v.plain.numel() for v in half.weights.linears.values())
+        assert half.nbytes == 2 * (half.shape.params + products)

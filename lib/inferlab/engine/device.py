@@ -30,6 +30,15 @@ class Gpu:
     name: str
     capability: tuple[int, int]
 
+    @property
+    def ampere(self) -> bool:
+        """Compute capability 8.0 or newer: bf16 is native, and FlashAttention 2 runs.
+
+        Sources: CUDA C++ programming guide, "Compute Capabilities"; README of Dao-AILab's
+        flash-attention ("Ampere, Ada, or Hopper GPUs").
+        """
+        return self.capability >= (8, 0)
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -109,7 +118,7 @@ def pick_dtype(
     Source: CUDA C++ programming guide, "Compute Capabilities" (bfloat16 from 8.0).
     """
     have = have or facts()
-    ampere = device.type == "cuda" and have.gpus[device.index or 0].capability >= (8, 0)
+    ampere = device.type == "cuda" and have.gpus[device.index or 0].ampere
     if dtype == "auto":
         if device.type == "cpu":
             return torch.bfloat16 if have.cpu_bf16 else torch.float32

@@ -3,7 +3,7 @@
 Letters, in the whole engine: B sequences, T new tokens of each, S tokens in the cache, D model
 width, H query heads, K key/value heads, G = H/K query heads that share one K/V head, E head width.
 
-Which twin runs is read from a *table*: `{"linear": {regime: name}, "attention": {regime: name}}`.
+Which twin runs is read from a *table*: `{"linear": {regime: name}, "attention": …, "norm": …}`.
 The regime is the number of rows that one weight is used for, because the winner changes with it.
 `lab.ceilings.tune` measures a table on this machine; without one `default` states the rule.
 """
@@ -11,8 +11,8 @@ The regime is the number of rows that one weight is used for, because the winner
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -45,21 +45,33 @@ def candidates(device: torch.device, dtype: torch.dtype) -> dict[str, tuple[str,
         linear.append("native")
     if packs(device, dtype):
         linear.append("packed")
-    return {"linear": tuple(linear), "attention": ("plain", "sdpa", "grouped")}
+    return {
+        "linear": tuple(linear),
+        "attention": ("plain", "sdpa", "grouped"),
+        "norm": ("plain", "fused", "row") if device.type == "cpu" else ("plain", "fused"),
+    }
 
 
-def default(device: torch.device, dtype: torch.dtype) -> Table:
+def default(device: torch.device, dtype: torch.dtype, copies: int = 2) -> Table:
     """The rule without a measurement.
 
     Linear: oneDNN's blocked layout where it exists, since it is read without the repacking that
-    the plain layout pays in every call; else the plain product. Attention: `grouped` for one new
-    token, since it reads K and V once for all G query heads; `sdpa` for more.
+    the plain layout pays in every call; else the plain product. One row of bf16 goes through torch's
+    own product instead, whose calls start faster; it reads the plain layout, so the weights are
+    held twice: copies=1 forbids that. Attention: `grouped` for one new
+    token, since it reads K and V once for all G query heads; `sdpa` for more. Norm: `fused`; on a
+    CPU `row` for one row, where the operations are shorter than their launching.
     """
-    linear = "packed" if packs(device, dtype) else "plain"
+    linear = dict.fromkeys(REGIMES, "packed" if packs(device, dtype) else "plain")
+    if linear["gemv"] == "packed" and dtype == torch.bfloat16 and copies > 1:
+        linear["gemv"] = "native"
     return {
-        "linear": dict.fromkeys(REGIMES, linear),
+        "linear": linear,
         "attention": {"gemv": "grouped", "small": "sdpa", "gemm": "sdpa"},
-    }
+        "norm": {
+            "gemv": "row" if device.type == "cpu" else "fused", "small": "fused", "gemm": "fused"
+        },
+    }  # fmt: skip
 
 
 def pick(table: Table | None, device: torch.device, dtype: torch.dtype) -> Table:
@@ -81,6 +93,28 @@ def pick(table: Table | None, device: torch.device, dtype: torch.dtype) -> Table
     return picked
 
 
+def layouts(table: Table) -> int:
+    """In how many layouts this table wants the weights: 1, or 2 (plain and packed)."""
+    kinds = set(table["linear"].values())
+    return 2 if "packed" in kinds and len(kinds) > 1 else 1
+
+
+class Path(NamedTuple):
+    """The twins that one step runs: linear by name, since the weight is held for it."""
+
+    linear: str
+    attention: Callable[..., Tensor]
+    norm: Callable[[Tensor, Tensor, float], Tensor]
+
+
+def path(table: Table, rows: int, queries: int) -> Path:
+    """What `table` says for `rows` rows in all and `queries` new tokens of a sequence."""
+    kind, each = regime(rows), regime(queries)
+    return Path(
+        table["linear"][kind], ATTENTION[table["attention"][each]], NORM[table["norm"][kind]]
+    )
+
+
 # ------------------------------------------------------------------------------------- linear
 
 
@@ -99,10 +133,7 @@ class Linear:
             return torch.ops.mkldnn._linear_pointwise.default(
                 x, self.packed, self.bias, "none", [], ""
             )
-        if kind == "native":
-            with _onednn(False):
-                return F.linear(x, self.plain, self.bias)
-        return F.linear(x, self.plain, self.bias)
+        return F.linear(x, self.plain, self.bias)  # "native": inside `switches`
 
     @property
     def weight(self) -> Tensor:
@@ -115,15 +146,21 @@ def pack(weight: Tensor) -> Tensor:
     return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 16)
 
 
-@contextmanager
-def _onednn(enabled: bool) -> Iterator[None]:
-    """oneDNN on or off. A process-wide switch: set inside one product, never across a yield."""
-    before = torch._C._get_mkldnn_enabled()
-    torch._C._set_mkldnn_enabled(enabled)
-    try:
-        yield
-    finally:
-        torch._C._set_mkldnn_enabled(before)
+class switches:  # noqa: N801 - a context manager, used as a function
+    """oneDNN off while "native" products run, and put back: a process-wide switch, so it is set
+    inside one step and never across a yield.
+    """
+
+    def __init__(self, linear: str):
+        self._wanted = False if linear == "native" else None
+
+    def __enter__(self) -> None:
+        self._before = torch._C._get_mkldnn_enabled()
+        if self._wanted is not None:
+            torch._C._set_mkldnn_enabled(self._wanted)
+
+    def __exit__(self, *error: object) -> None:
+        torch._C._set_mkldnn_enabled(self._before)
 
 
 # --------------------------------------------------------------------------------------- norm
@@ -139,6 +176,17 @@ def rms_norm_plain(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """The same in one call."""
     return F.rms_norm(x, (x.shape[-1],), weight, eps)
+
+
+def rms_norm_row(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """The same for a single row: its length is read back and used as a number."""
+    if x.numel() != x.shape[-1]:
+        return rms_norm(x, weight, eps)
+    length = torch.linalg.vector_norm(x, dtype=torch.float32).item()
+    return (x * (length * length / x.shape[-1] + eps) ** -0.5).mul_(weight)
+
+
+NORM = {"plain": rms_norm_plain, "fused": rms_norm, "row": rms_norm_row}
 
 
 # --------------------------------------------------------------------------------------- rope

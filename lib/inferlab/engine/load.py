@@ -65,7 +65,7 @@ def load(
         check_memory(shape, where, kind)
         words = Tokenizer.from_gguf(file.metadata) if tokenizer else None
         weights = gguf.load_weights(file, shape, where, kind)
-    return Model.create(shape, weights, words, str(source), table)
+    return Model.create(shape, weights, words, str(source), table or _table(shape, where, kind))
 
 
 def random_model(
@@ -86,6 +86,7 @@ def random_model(
     contract.check_shape(shape, shape.name)
     check_memory(shape, where, kind)
     weights = random.random_weights(shape, where, kind, seed)
+    table = table or _table(shape, where, kind)
     return Model.create(shape, weights, None, f"random weights, seed {seed}", table)
 
 
@@ -114,6 +115,14 @@ def check_memory(
         f"{shape.name} in {name} needs {si(needed, 'B')} for its {si(shape.params)} parameters and "
         f"{room}; {fits}"
     )
+
+
+def _table(shape: shapes.ModelShape, device: torch.device, dtype: torch.dtype) -> kernels.Table:
+    """The rule's kernels. Asked when the weights are loaded: a second layout of them is made only
+    where it takes at most half of the memory that is still free.
+    """
+    roomy = 2 * contract.nbytes(shape, dtype) <= devices.free_memory(device)
+    return kernels.default(device, dtype, copies=2 if roomy else 1)
 
 
 def _smaller(free: int, dtype: torch.dtype) -> str:

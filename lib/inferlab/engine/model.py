@@ -16,7 +16,7 @@ from torch import Tensor
 from inferlab.engine import kernels
 from inferlab.engine.device import short_name
 from inferlab.engine.kvcache import KVCache, NoCache
-from inferlab.engine.operands import Weights
+from inferlab.engine.operands import Layer, Weights
 from inferlab.theory.shapes import ModelShape
 
 
@@ -104,55 +104,59 @@ def forward(
     if head not in ("last", "all"):
         raise ValueError(f"head={head!r}: 'last' or 'all'")
     tokens, cache = cache.begin(tokens, new)
-    shape, w = model.shape, model.weights
+    w, eps = model.weights, model.shape.norm_eps
+    path = kernels.path(model.table, tokens.numel(), tokens.shape[1])
     angles = kernels.rope_angles(model.inverse, cache.positions, model.dtype)  # 2 × (B, T, 1, E)
     x = F.embedding(tokens, w.tensors["token_embd.weight"])  # (B, T, D)
-    for layer in range(shape.n_layers):
-        x = x + _attention(model, layer, x, angles, cache)
-        x = x + _mlp(model, layer, x)
+    with kernels.switches(path.linear):
+        for index, layer in enumerate(w.layers):
+            x = x + _attention(model.shape, layer, path, index, x, angles, cache)
+            x = x + _mlp(layer, path, x, eps)
     if head == "last":
         last = torch.tensor(cache.last, device=x.device)
         x = x[torch.arange(len(cache.last), device=x.device), last]  # (B, D)
+        path = kernels.path(model.table, len(cache.last), 1)
     cache.advance()
-    x = kernels.rms_norm(x, w.tensors["output_norm.weight"], shape.norm_eps)
-    return _linear(model, "output", x)  # (B, V) or (B, T, V)
+    x = path.norm(x, w.tensors["output_norm.weight"], eps)
+    with kernels.switches(path.linear):
+        return w.linears["output"](x, path.linear)  # (B, V) or (B, T, V)
 
 
 def _attention(
-    model: Model, layer: int, x: Tensor, angles: tuple[Tensor, Tensor], cache: KVCache
+    s: ModelShape,
+    layer: Layer,
+    path: kernels.Path,
+    index: int,
+    x: Tensor,
+    angles: tuple[Tensor, Tensor],
+    cache: KVCache,
 ) -> Tensor:
     """Grouped-query attention of one layer: (B, T, D) -> (B, T, D)."""
-    s, norms, name = model.shape, model.weights.tensors, f"blk.{layer}."
     batch, new, _ = x.shape
-    x = kernels.rms_norm(x, norms[name + "attn_norm.weight"], s.norm_eps)
-    qkv = _linear(model, name + "attn_qkv", x)  # (B, T, (H+2K)·E)
+    x = path.norm(x, layer.attn_norm, s.norm_eps)
+    qkv = layer.attn_qkv(x, path.linear)  # (B, T, (H+2K)·E)
     qkv = qkv.view(batch, new, s.n_heads + 2 * s.n_kv_heads, s.head_dim)
-    qk, v = qkv.split((s.n_heads + s.n_kv_heads, s.n_kv_heads), 2)
-    if s.qk_norm:  # Qwen3: each head is normed before it is rotated
+    both = s.n_heads + s.n_kv_heads
+    qk, v = qkv[:, :, :both], qkv[:, :, both:]  # (B, T, H+K, E), (B, T, K, E)
+    if layer.attn_q_norm is not None:  # Qwen3: each head is normed before it is rotated
         q, k = qk.split((s.n_heads, s.n_kv_heads), 2)
-        q = kernels.rms_norm(q, norms[name + "attn_q_norm.weight"], s.norm_eps)
-        k = kernels.rms_norm(k, norms[name + "attn_k_norm.weight"], s.norm_eps)
+        q = kernels.rms_norm(q, layer.attn_q_norm, s.norm_eps)
+        k = kernels.rms_norm(k, layer.attn_k_norm, s.norm_eps)
         qk = torch.cat((q, k), 2)
     qk = kernels.rope(qk, *angles)  # (B, T, H+K, E)
-    q, k = qk.transpose(1, 2).split((s.n_heads, s.n_kv_heads), 1)  # (B, H, T, E), (B, K, T, E)
-    k, v = cache.write(layer, k, v.transpose(1, 2))  # (B, K, S, E) each
-    attend = kernels.ATTENTION[model.table["attention"][kernels.regime(new)]]
-    out = attend(q, k, v, cache.mask, cache.causal)  # (B, H, T, E)
+    qk = qk.transpose(1, 2)  # (B, H+K, T, E)
+    q, k = qk[:, : s.n_heads], qk[:, s.n_heads :]  # (B, H, T, E), (B, K, T, E)
+    k, v = cache.write(index, k, v.transpose(1, 2))  # (B, K, S, E) each
+    out = path.attention(q, k, v, cache.mask, cache.causal)  # (B, H, T, E)
     out = out.transpose(1, 2).reshape(batch, new, s.n_heads * s.head_dim)
-    return _linear(model, name + "attn_output", out)
+    return layer.attn_output(out, path.linear)
 
 
-def _mlp(model: Model, layer: int, x: Tensor) -> Tensor:
+def _mlp(layer: Layer, path: kernels.Path, x: Tensor, eps: float) -> Tensor:
     """down(silu(gate(x)) · up(x)): (B, T, D) -> (B, T, D). Shazeer, arXiv 2002.05202."""
-    name = f"blk.{layer}."
-    x = kernels.rms_norm(x, model.weights.tensors[name + "ffn_norm.weight"], model.shape.norm_eps)
-    gate, up = _linear(model, name + "ffn_gate_up", x).chunk(2, -1)  # 2 × (B, T, d_ff)
-    return _linear(model, name + "ffn_down", F.silu(gate) * up)
-
-
-def _linear(model: Model, name: str, x: Tensor) -> Tensor:
-    kind = model.table["linear"][kernels.regime(x.numel() // x.shape[-1])]
-    return model.weights.linears[name](x, kind)
+    x = path.norm(x, layer.ffn_norm, eps)
+    gate, up = layer.ffn_gate_up(x, path.linear).chunk(2, -1)  # 2 × (B, T, d_ff)
+    return layer.ffn_down(F.silu(gate) * up, path.linear)
 
 
 def _unsupported(s: ModelShape) -> str:

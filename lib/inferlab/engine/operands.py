@@ -7,6 +7,7 @@ instead of seven. A name of the checkpoint still finds its tensor: `weights["blk
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +16,19 @@ from inferlab.engine import kernels
 
 _STACKS = {"attn_qkv": ("attn_q", "attn_k", "attn_v"), "ffn_gate_up": ("ffn_gate", "ffn_up")}
 _SINGLE = ("attn_output", "ffn_down")
+
+
+class Layer(NamedTuple):
+    """What one layer reads, in the order it is read."""
+
+    attn_norm: Tensor
+    attn_qkv: kernels.Linear
+    attn_q_norm: Tensor | None
+    attn_k_norm: Tensor | None
+    attn_output: kernels.Linear
+    ffn_norm: Tensor
+    ffn_gate_up: kernels.Linear
+    ffn_down: kernels.Linear
 
 
 class Weights(Mapping[str, Tensor]):
@@ -41,6 +55,13 @@ class Weights(Mapping[str, Tensor]):
             self.linears["output"] = kernels.Linear(source["token_embd.weight"], None, self._kinds)
         self.tensors: dict[str, Tensor] = dict(source)
         source.clear()
+        self.layers = [self._layer(f"blk.{i}.") for i in range(n_layers)]
+
+    def _layer(self, name: str) -> Layer:
+        def find(field: str):
+            return self.linears.get(name + field) or self.tensors.get(f"{name}{field}.weight")
+
+        return Layer(*map(find, Layer._fields))
 
     def _hold(self, source: dict[str, Tensor], stack: str, parts: list[str]) -> None:
         weights = [source.pop(f"{p}.weight") for p in parts]

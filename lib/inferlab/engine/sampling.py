@@ -36,7 +36,7 @@ def probabilities(
         least = scores.topk(top_k, -1).values[..., -1:]
         scores = scores.masked_fill(scores < least, -math.inf)
     if top_p is not None and top_p < 1:
-        order = scores.sort(-1, descending=True, stable=True)  # equal ones by id, as argmax
+        order = torch.sort(scores, dim=-1, descending=True, stable=True)  # ties by id, as argmax
         share = order.values.softmax(-1)
         drop = share.cumsum(-1) - share >= top_p  # what stands before it reaches p already
         scores = scores.masked_fill(drop.scatter(-1, order.indices, drop), -math.inf)
