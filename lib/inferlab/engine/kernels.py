@@ -56,9 +56,9 @@ def default(device: torch.device, dtype: torch.dtype, copies: int = 2) -> Table:
     """The rule without a measurement.
 
     Linear: oneDNN's blocked layout where it exists, since it is read without the repacking that
-    the plain layout pays in every call; else the plain product. One row of bf16 goes through torch's
-    own product instead, whose calls start faster; it reads the plain layout, so the weights are
-    held twice: copies=1 forbids that. Attention: `grouped` for one new
+    the plain layout pays in every call; else the plain product. One row of bf16 goes through
+    torch's own product instead, whose calls start faster; it reads the plain layout, so the
+    weights are held twice: copies=1 forbids that. Attention: `grouped` for one new
     token, since it reads K and V once for all G query heads; `sdpa` for more. Norm: `fused`; on a
     CPU `row` for one row, where the operations are shorter than their launching.
     """
