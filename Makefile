@@ -15,7 +15,7 @@ PYTEST  := $(BIN)/python -m pytest
 NEEDS   := pyproject.toml requirements.lock
 FAST    := -m "not slow and not notebook and not browser and not gpu"
 
-.PHONY: help book lab check test test-lowest bench clean distclean
+.PHONY: help book lab check test test-lowest test-colab bench clean distclean
 help:
 	@sed -n '2,4s/^#   //p' Makefile
 
@@ -41,6 +41,10 @@ test: $(VENV)/.dev
 test-lowest: $(VENV)-lowest/.lowest
 	$(VENV)-lowest/bin/python -m pytest $(FAST)
 
+# The fast tests with what Google Colab preinstalls; torch alone stays as locked
+test-colab: $(VENV)-colab/.colab
+	$(VENV)-colab/bin/python -m pytest $(FAST)
+
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
 
@@ -48,7 +52,7 @@ clean:
 	rm -rf _build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 distclean: clean
-	rm -rf $(VENV) $(VENV)-lowest
+	rm -rf $(VENV) $(VENV)-lowest $(VENV)-colab
 
 $(VENV)/.book: $(NEEDS) | $(VENV)/.python
 	$(INSTALL) -c requirements.lock -e '.[book]'
@@ -62,6 +66,15 @@ $(VENV)-lowest/.lowest: $(NEEDS) .ci/lowest.py | $(VENV)-lowest/.python
 	$(PYTHON) .ci/lowest.py > $(VENV)-lowest/constraints.txt
 	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check \
 	  -c $(VENV)-lowest/constraints.txt -e '.[dev]'
+	@touch $@
+
+# Colab's ipykernel comes last and alone: JupyterLab, which the tests install too, asks for a newer one
+$(VENV)-colab/.colab: $(NEEDS) .ci/colab.py tests/data/colab_pip_freeze_gpu_2026-08-19.txt | $(VENV)-colab/.python
+	$(PYTHON) .ci/colab.py > $(VENV)-colab/constraints.txt
+	$(VENV)-colab/bin/python -m pip install --quiet --disable-pip-version-check \
+	  -c $(VENV)-colab/constraints.txt -e '.[dev]' pandas
+	$(VENV)-colab/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	  $$(grep '^ipykernel==' tests/data/colab_pip_freeze_gpu_2026-08-19.txt)
 	@touch $@
 
 %/.python:

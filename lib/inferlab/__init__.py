@@ -12,7 +12,7 @@ __version__ = version("inferlab")
 _PLACES = {
     "inferlab.theory": ("counts", "economics", "hardware", "roofline", "shapes", "units"),
     "inferlab.engine": ("decode", "generate", "load", "prefill", "random_model", "sampler"),
-    "inferlab.lab": ("Case", "calibrate", "claim", "memory", "paired", "timeline"),
+    "inferlab.lab": ("Case", "calibrate", "choose", "claim", "memory", "paired", "timeline"),
     "inferlab.lab.experiments": ("next_token", "reading", "request"),
     "inferlab.lab.plots": ("bars", "sweep", "timelines"),
     "inferlab.lab.views": ("answer", "table", "tokens"),

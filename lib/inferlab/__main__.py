@@ -1,4 +1,4 @@
-"""The command line: `inferlab doctor`, `inferlab run`, `inferlab book`.
+"""The command line: `inferlab doctor`, `inferlab run`, `inferlab book`, `inferlab bootstrap`.
 
 Exit status: 0 when all is fine, 1 when the check or the run failed, 2 for wrong usage.
 """
@@ -123,6 +123,7 @@ def book(
     build_dir: BuildDir = None,
 ) -> None:
     """Build the book from the staged notebooks and say where to open it."""
+    from inferlab.book import bootstrap as bootstrap_cells
     from inferlab.book import build
     from inferlab.book.pages import find_root
 
@@ -133,6 +134,9 @@ def book(
     console.print("The book was built." if built else "The book is up to date.", style="green")
     console.print(Text(f"Open it:   {(site / 'index.html').as_uri()}"))
     console.print(Text(f"Serve it:  {_python()} -m http.server -b 127.0.0.1 -d {_near(site)} 8000"))
+    if build.address(place) and bootstrap_cells.without_address(place):
+        words = "On Colab the notebooks cannot find the library: inferlab bootstrap, then commit."
+        console.print(words, style="yellow")
     if check:
         from inferlab.book import browser
         from inferlab.book import site as pages
@@ -142,6 +146,73 @@ def book(
             console.print(Text(str(problem), style="red"))
         console.print(f"{len(problems)} faults found on the pages.")
         raise typer.Exit(int(bool(problems)))
+
+
+@app.command()
+def bootstrap(root: Root = None) -> None:
+    """Write the cell that installs the library on Colab into every notebook, after its title."""
+    import inferlab
+    from inferlab.book import bootstrap as cells
+    from inferlab.book import build
+    from inferlab.book.pages import find_root
+
+    place = _root(root) if root else find_root()
+    address = build.address(place)
+    changed = cells.sync(place, address, inferlab.__version__)
+    console = Console(soft_wrap=True)
+    for notebook in changed:
+        console.print(Text(f"changed: {notebook}"))
+    console.print(f"{len(changed)} of {len(cells.notebooks(place))} notebooks changed.")
+    if not address:
+        console.print("No address of a repository is known: the cells say so where they are run.")
+
+
+@app.command()
+def calibrate(
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    thorough: Annotated[bool, typer.Option("--thorough", help="Four times as long.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the records as JSON.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Also write the records to this file.")] = None,
+) -> None:
+    """Measure this machine's ceilings: read bandwidth, matrix products, fixed times."""
+    from inferlab.engine.device import pick_device
+    from inferlab.lab import ceilings, records
+
+    with _interruptible(), _in_a_sentence():
+        found = ceilings.calibrate(str(pick_device(device)), quick=not thorough)
+        if out:
+            records.write_atomically(out, found.to_json() + "\n")
+    print(found.to_json() if as_json else found)
+
+
+@app.command()
+def measure(
+    model: Annotated[str, typer.Option(help="A model by name, file, folder or id.")] = "",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    scale: Annotated[Scale, typer.Option(help="How much is measured.")] = Scale.auto,
+    out: Annotated[
+        Path | None, typer.Option(help="The file; data/measurements/<machine and day>.json.")
+    ] = None,
+) -> None:
+    """Measure the standard set of this machine, in at most four minutes, and write it down."""
+    from rich.progress import Progress
+
+    from inferlab import data
+    from inferlab.engine.load import DEFAULT
+    from inferlab.lab.experiments import sweeps
+
+    with _interruptible(), _in_a_sentence(), Progress(console=Console(stderr=True)) as bar:
+        task = bar.add_task("ceilings", total=None)
+
+        def show(done: int, total: int, what: str) -> None:
+            bar.update(task, completed=done, total=total, description=what)
+
+        found = sweeps.measure(model or DEFAULT, device, scale.value, show)
+        place = found.save(out or data.folder() / "measurements" / f"{found.id}.json")
+    for what, why in found.left_out.items():
+        _say(f"Left out: {what}: {why}")
+    points = len(found.prefill) + len(found.decode)
+    print(f"{points} points in {found.seconds:.0f} s: {_near(place)}")
 
 
 def main() -> None:
@@ -163,6 +234,18 @@ def _interruptible() -> Iterator[None]:
     except KeyboardInterrupt:
         _say("Interrupted: nothing half-written was kept; the same command resumes.")
         raise typer.Exit(130) from None
+
+
+@contextmanager
+def _in_a_sentence() -> Iterator[None]:
+    """What cannot be had or does not fit ends with what the library says of it, and status 1."""
+    from inferlab.engine.weights.fetch import FetchError
+
+    try:
+        yield
+    except (ValueError, MemoryError, OSError, FetchError) as error:
+        _say(str(error))
+        raise typer.Exit(1) from None
 
 
 def _root(folder: Path) -> Path:

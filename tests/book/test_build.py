@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+from importlib.metadata import version
 
 import pytest
 
-from inferlab.book import build, run, site
+from inferlab.book import bootstrap, build, run, site
 from inferlab.book.pages import BookError
 
 OBJECT = (
@@ -65,6 +67,42 @@ def test_with_an_address_come_the_buttons_and_colab_where_it_would_work(book, co
     book.notebook("b.ipynb", ("code", "pass"))
     run.run(book.root, book.stage, console=console)
     assert "launch_buttons" not in build.settings(book.root, book.stage)
+
+
+def test_a_release_leads_to_the_notebooks_of_its_tag(book):
+    """Their cell installs the library of that release; those of a branch have moved on."""
+    book.page("intro.md", "# Intro")
+    git(book.root, "init", "-q")
+    git(book.root, "remote", "add", "origin", "git@github.com:o/r.git")
+    git(book.root, "add", "intro.md")
+    git(book.root, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x")
+    assert build.settings(book.root, book.stage)["repository"]["branch"] == "main"
+    git(book.root, "tag", "v0.0.0")
+    assert build.settings(book.root, book.stage)["repository"]["branch"] == "main"
+    git(book.root, "tag", f"v{version('inferlab')}")
+    config = build.settings(book.root, book.stage)
+    assert config["repository"]["branch"] == f"v{version('inferlab')}"
+    assert not config["html"]["use_edit_page_button"]
+
+
+@pytest.mark.slow
+def test_every_notebook_page_has_the_button_and_no_other(book, console):
+    book.page("chapters/intro.md", "# Intro")
+    text = bootstrap.source("https://github.com/o/r", "0.1.0")
+    book.notebook("chapters/one/a.ipynb", ("text", "# A"), ("bootstrap", text))
+    book.notebook("chapters/b.ipynb", ("text", "# B"), ("bootstrap", text))
+    git(book.root, "init", "-q")
+    git(book.root, "remote", "add", "origin", "https://github.com/o/r.git")
+    run.run(book.root, book.stage, console=console)
+    html, _ = build.build(book.root, book.root / "_build")
+    colab = "https://colab.research.google.com/github/o/r/blob/main/"
+    for page, links in {
+        "chapters/one/a": [f"{colab}chapters/one/a.ipynb"],
+        "chapters/b": [f"{colab}chapters/b.ipynb"],
+        "chapters/intro": [],
+    }.items():
+        found = re.findall(r'href="(https://colab[^"]*)"', (html / f"{page}.html").read_text())
+        assert sorted(set(found)) == links, page
 
 
 def test_what_was_not_executed_as_it_stands_is_not_published(book, console):

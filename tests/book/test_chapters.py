@@ -7,16 +7,20 @@ from an empty folder, the checkout not importable, and the site is built from ex
 from __future__ import annotations
 
 import os
+import platform
 import site as python_site
 import subprocess
 import sys
 import venv
+from importlib.metadata import version
 from pathlib import Path
 
 import nbformat
 import pytest
+import torch
 
-from inferlab.book import browser, pages, site
+from inferlab.book import bootstrap, browser, pages, site
+from inferlab.engine import device as devices
 
 ROOT = Path(__file__).resolve().parents[2]
 CELL_TIMEOUT = "900"
@@ -35,7 +39,7 @@ def python(tmp_path_factory):
     """A Python with the wheel and every dependency of this one, but without the checkout.
 
     The .pth file adds this Python's packages; .pth files in there, such as the one that makes the
-    checkout importable, are not read.
+    checkout importable, are not read. A package google.colab is there too, as on Colab.
     """
     folder = tmp_path_factory.mktemp("installed")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
@@ -47,6 +51,8 @@ def python(tmp_path_factory):
     subprocess.run([*install, "--no-index", str(wheel)], check=True, capture_output=True)
     (packages,) = (folder / "venv" / "lib").glob("python*/site-packages")
     (packages / "others.pth").write_text("\n".join(python_site.getsitepackages()))
+    (packages / "google" / "colab").mkdir(parents=True)
+    (packages / "google" / "colab" / "__init__.py").touch()
     return program
 
 
@@ -120,6 +126,19 @@ def test_every_notebook_runs_alone(build_dir, notebook):
             where = f"{notebook}, cell {number}"
             assert output.output_type != "error", where
             assert output.get("name") != "stderr", f"{where}: {output.text}"
+
+
+@pytest.mark.slow
+@pytest.mark.notebook
+@pytest.mark.parametrize("notebook", listed())
+def test_every_notebook_says_what_it_runs_on(build_dir, notebook):
+    """The first cell, as on Colab: one line, which without a GPU says where one is switched on."""
+    node = nbformat.read(build_dir / "stage" / notebook, as_version=4)
+    (output,) = bootstrap.find(node).outputs
+    (line,) = output.text.splitlines()
+    facts = [version("inferlab"), platform.python_version(), torch.__version__, "computing in"]
+    assert not [fact for fact in facts if fact not in line]
+    assert ("Runtime → Change runtime type" in line) == (devices.pick_device().type == "cpu")
 
 
 @pytest.mark.slow

@@ -186,7 +186,7 @@ def test_the_key_follows_parameters_and_model_files(book, notebook):
 def test_the_library_is_theory_engine_and_lab_and_not_book():
     parts = {file.relative_to(Path(keys.inferlab.__file__).parent).parts[0]
              for file in keys.library_files()}  # fmt: skip
-    assert parts == {"theory", "engine", "lab", "data.py", "__init__.py"}
+    assert parts == {"theory", "engine", "lab", "data.py", "here.py", "__init__.py"}
 
 
 @pytest.mark.parametrize(

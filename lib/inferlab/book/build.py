@@ -21,10 +21,11 @@ from typing import Any
 import nbformat
 import yaml
 
+from inferlab.book import bootstrap
 from inferlab.book.keys import source_key
 from inferlab.book.pages import BookError, digest, notebooks, pages, replace_folder, scratch
 
-__all__ = ["build", "gather", "github_address", "settings"]
+__all__ = ["address", "build", "gather", "github_address", "settings"]
 
 COLAB = "https://colab.research.google.com"
 GITHUB = re.compile(
@@ -88,18 +89,28 @@ def settings(root: Path, stage: Path) -> dict[str, Any]:
 
     With a repository's address come its buttons; a launch button comes only when every notebook
     has a cell tagged `bootstrap`, which is what makes it run there. Without one, no button is dead.
+    A book built from a release's tag leads to the notebooks of that tag, since their cell installs
+    the library of that release; a tag cannot be edited, so that button goes.
     """
-    config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8")) or {}
+    config = _config(root)
     repository = config.setdefault("repository", {})
-    address = github_address(root) or repository.get("url") or ""
-    repository["url"] = address
+    place, release = address(root), _release(root)
+    repository["url"] = place
     html = config.setdefault("html", {})
     for button in ("use_repository_button", "use_issues_button", "use_edit_page_button"):
-        html[button] = bool(address)
+        html[button] = bool(place)
+    if place and release:
+        repository["branch"] = release
+        html["use_edit_page_button"] = False
     config.pop("launch_buttons", None)
-    if address and all(_has_bootstrap(stage / n) for n in notebooks(root)):
+    if place and all(_has_bootstrap(stage / n) for n in notebooks(root)):
         config["launch_buttons"] = {"colab_url": COLAB}
     return config
+
+
+def address(root: Path) -> str:
+    """The repository's address: that of the GitHub remote, else of `_config.yml`; "" if unknown."""
+    return github_address(root) or (_config(root).get("repository") or {}).get("url") or ""
 
 
 def github_address(root: Path) -> str | None:
@@ -107,13 +118,28 @@ def github_address(root: Path) -> str | None:
 
     User names and tokens in the remote's address are left out.
     """
-    git = ["git", "-C", str(root), "remote", "get-url", "origin"]
-    try:
-        done = subprocess.run(git, capture_output=True, text=True, check=False, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = GITHUB.fullmatch(done.stdout.strip()) if done.returncode == 0 else None
+    match = GITHUB.fullmatch(_git(root, "remote", "get-url", "origin"))
     return f"https://github.com/{match[1]}/{match[2]}" if match else None
+
+
+def _release(root: Path) -> str | None:
+    """The tag of this version of the library, where the checkout stands at it."""
+    tag = f"v{version('inferlab')}"
+    return tag if tag in _git(root, "tag", "--points-at", "HEAD").split() else None
+
+
+def _git(root: Path, *words: str) -> str:
+    """What git answers in the checkout, stripped; "" where it cannot."""
+    command = ["git", "-C", str(root), *words]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _config(root: Path) -> dict[str, Any]:
+    return yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8")) or {}
 
 
 def _sphinx(source: Path, out: Path, root: Path) -> Path:
@@ -181,8 +207,7 @@ def _is_current(notebook: Path, staged: Path) -> bool:
 
 
 def _has_bootstrap(notebook: Path) -> bool:
-    cells = nbformat.read(notebook, as_version=4).cells
-    return any("bootstrap" in cell.metadata.get("tags", ()) for cell in cells)
+    return bootstrap.find(nbformat.read(notebook, as_version=4)) is not None
 
 
 def _mathjax() -> Path:

@@ -16,7 +16,7 @@ from inferlab.book.pages import digest
 __all__ = ["execution_key", "library_files", "machine_key", "model_key", "source_key"]
 
 # What a result depends on; book/ is left out: it arranges results and makes none.
-LIBRARY = ("theory", "engine", "lab", "data.py", "__init__.py")
+LIBRARY = ("theory", "engine", "lab", "data.py", "here.py", "__init__.py")
 
 
 def source_key(node: NotebookNode) -> str:
