@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from inferlab.engine.generate import generate, prefill
 from inferlab.engine.model import Model
@@ -93,10 +94,10 @@ def equal(model: Model, tokens: int = 500, parts: int = 8) -> Equal:
             before = run.elapsed()
             read_again()
             lost += run.elapsed() - before
-    marks[0] = times[0]
-    sizes = [b - a for a, b in zip(sorted({1, *edges}), sorted(edges), strict=False)]
+    marks[0], ends = times[0], [1, *sorted(edges)]
     writes = [
-        (b - a) * (tokens - 1) / n for a, b, n in zip(marks, marks[1:], sizes, strict=True)
+        (after - before) * (tokens - 1) / (end - begin)
+        for (before, after), (begin, end) in zip(pairwise(marks), pairwise(ends), strict=True)
     ]
     how = _conditions(model, tokens)
     return Equal(
