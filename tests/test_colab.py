@@ -26,7 +26,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from inferlab import here
+from inferlab import answer, here, table, tokens
 from inferlab.book import bootstrap
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -137,6 +137,16 @@ def test_ipython_of_colab_has_what_the_notebooks_take():
     for module, names in IPYTHON.items():
         there = importlib.import_module(module)
         assert not [name for name in names if not hasattr(there, name)]
+
+
+def test_what_notebooks_show_is_shown_by_that_ipython():
+    """Run by `make test-colab` with IPython 7.34: each kind of view as HTML, and as text."""
+    from IPython.core.formatters import DisplayFormatter
+
+    views = (table(["a"], [[1]], "One number."), tokens(["one", " token"]), answer("Yes."))
+    for view in views:
+        shown, _ = DisplayFormatter().format(view)
+        assert {"text/html", "text/plain"} <= shown.keys()
 
 
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=NAMES)

@@ -69,6 +69,17 @@ def test_with_an_address_come_the_buttons_and_colab_where_it_would_work(book, co
     assert "launch_buttons" not in build.settings(book.root, book.stage)
 
 
+def test_a_button_that_leads_to_a_cell_without_an_address_is_noticed(book):
+    book.page("intro.md", "# Intro")
+    book.notebook("a.ipynb", ("text", "# A"), ("bootstrap", bootstrap.source("", "0.1.0")))
+    assert bootstrap.without_address(book.root)
+    known = bootstrap.source("https://github.com/o/r", "0.1.0")
+    book.notebook("a.ipynb", ("text", "# A"), ("bootstrap", known))
+    assert not bootstrap.without_address(book.root)
+    with pytest.raises(ValueError, match="no bootstrap cell"):
+        bootstrap.address_in("pass")
+
+
 def test_a_release_leads_to_the_notebooks_of_its_tag(book):
     """Their cell installs the library of that release; those of a branch have moved on."""
     book.page("intro.md", "# Intro")
