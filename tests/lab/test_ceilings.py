@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from inferlab.engine import kernels
-from inferlab.lab import ceilings, host, probes
+from inferlab.lab import ceilings, host, probes, rates
 from inferlab.lab.ceilings import Calibration, calibrate, gemm_probe, gemm_rate, read_probe
 from inferlab.lab.counters import flops
 from inferlab.lab.probes import READS, Probe
@@ -21,7 +21,7 @@ def _small():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(host, "last_level_cache", lambda: SMALL // 4)
         patch.setattr(probes, "_FLOOR", {"cpu": SMALL})
-        patch.setattr(ceilings, "_SIZES", {"cpu": (32, 64)})
+        patch.setattr(rates, "_SIZES", {"cpu": (32, 64)})
         patch.setattr(ceilings, "_SECONDS", {"read": 0.05, "product": 0.05})
         yield
 
@@ -97,7 +97,7 @@ def test_gemm_probes_refuse_a_dtype_without_products():
 def _rates(clock, seconds=1.0, **probes_):
     made = {key: Probe(key, 100, "B", clock.work(*t)) for key, t in probes_.items()}
     tried = {"slow": 10.0, "fast": 100.0}
-    return ceilings._sustained("rate", made, tried, seconds, "cpu", clock)
+    return rates._sustained("rate", made, tried, seconds, "cpu", clock)
 
 
 def test_the_faster_probe_is_the_ceiling_and_the_others_are_named(clock):
@@ -123,10 +123,10 @@ def test_long_calls_are_samples_of_their_own(clock):
 
 def test_a_gpu_is_given_work_for_five_milliseconds_before_it_is_waited_for(clock, monkeypatch):
     waits = []
-    monkeypatch.setattr(ceilings.host, "provenance", lambda device: {})
+    monkeypatch.setattr(rates.host, "provenance", lambda device: {})
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: waits.append(len(clock.calls)))
     probe = Probe("read", 10**6, "B", clock.work(0.001))
-    m = ceilings._sustained("rate", {"read": probe}, {"read": 1e9}, 1.0, "cuda", clock)
+    m = rates._sustained("rate", {"read": probe}, {"read": 1e9}, 1.0, "cuda", clock)
     assert m.conditions["inner"] == 5
     assert m.value == pytest.approx(1e9)
     assert waits[-1] == len(clock.calls)
@@ -167,22 +167,26 @@ def test_gemm_rate_of_one_size():
 
 def test_sizes_that_would_take_too_long_are_left_out(clock, monkeypatch):
     monkeypatch.setattr(
-        ceilings,
+        rates,
         "gemm_probe",
         lambda dtype, m, n, k, device, kernel: Probe(
             f"{kernel} {n}", 2 * n**3, "FLOP", clock.work(1e-3 * (n / 256) ** 3)
         ),
     )
-    found = gemm_rate("fp32", seconds=0.6, clock=clock)
-    sizes = {int(key.split()[1]) for key in found.conditions["tried"]}
-    assert sizes == {256, 512, 1024}  # 1 ms, 8 ms, 64 ms; 2,048 would take 0.5 s
-    assert found.value == pytest.approx(2 * 256**3 / 1e-3)
+    found = rates.gemm_rates("fp32", seconds=0.6, clock=clock)
+    assert len(found) == 3  # 1 ms, 8 ms, 64 ms; 2,048 would take 0.5 s
+    assert all(m.value == pytest.approx(2 * 256**3 / 1e-3) for m in found)
 
 
 def test_a_calibration_is_measured_dated_named_and_saved(calibrated):
     made = calibrated
     assert made.bandwidth > 0
     assert made.fixed_time > 0
+    assert made.layer_time != 0
+    assert made.threads == torch.get_num_threads()
+    for dtype in ("fp32", "bf16"):
+        assert set(made.product_rates(dtype)) == {32, 64}
+        assert made.peak_flops(dtype) == max(made.product_rates(dtype).values())
     assert made.source.startswith("measured ceilings of")
     assert made.date in made.source
     assert f"{torch.get_num_threads()} threads" in made.name
@@ -207,3 +211,53 @@ def test_fixed_time_is_of_one_operation(clock, monkeypatch):
 
     monkeypatch.setattr(torch, "zeros", lambda *_, **__: Cell())
     assert ceilings.fixed_time(clock=clock).value == pytest.approx(2e-6)
+
+
+def test_a_layer_takes_what_ten_more_layers_take_by_tenths(clock, monkeypatch):
+    """Passes of 12 and 2 layers: 1 ms for embedding and head, 0.3 ms a layer."""
+    asked = []
+
+    def model(shape, device, dtype):
+        asked.append(shape.n_layers)
+        return type("Model", (), {"layers": shape.n_layers, "dtype": torch.bfloat16})
+
+    monkeypatch.setattr(rates, "random_model", model)
+    monkeypatch.setattr(rates, "_pass", lambda m: clock.work(1e-3 + 3e-4 * m.layers))
+    found = rates.layer_time(clock=clock)
+    assert asked == [12, 2]
+    assert found.samples == pytest.approx((3e-4,) * found.n)
+    assert found.conditions["dtype"] == "bf16"
+
+
+def test_a_pass_of_a_hollow_model_leaves_the_cache_as_it_was(tiny):
+    from inferlab.engine import random_model
+    from inferlab.lab.hollow import narrow
+
+    shape = narrow(tiny, layers=2)
+    assert (shape.n_layers, shape.n_heads, shape.n_kv_heads) == (2, tiny.n_heads, tiny.n_kv_heads)
+    run = rates._pass(random_model(shape, "cpu", "fp32"))
+    cache = run.__closure__[0].cell_contents
+    run()
+    run()
+    assert cache.lengths == [65]
+
+
+def test_calibration_takes_the_threads_that_run_undisturbed(monkeypatch):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    monkeypatch.setattr(ceilings.clock, "calm_threads", lambda fn: 1)
+    try:
+        with _small():
+            made = calibrate("cpu", dtypes=("fp32",))
+        assert {r.provenance["threads"] for r in made.records} == {1}
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_calibration_that_is_not_whole_is_refused(calibrated):
+    content = calibrated.to_dict()
+    with pytest.raises(ValueError, match="no saved calibration"):
+        Calibration.from_dict({"records": []})
+    with pytest.raises(ValueError, match="lacks fixed time of a layer"):
+        Calibration.from_dict({**content, "records": content["records"][:-1]})

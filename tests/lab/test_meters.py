@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from inferlab.lab import meters
-from inferlab.lab.meters import interleave, paired, repeat, timed, timeline
+from inferlab.lab.meters import interleave, repeat, timed, timeline
 
 
 def test_warm_up_is_not_measured(clock):
@@ -63,62 +63,6 @@ def test_synchronizer_asks_the_right_device(monkeypatch):
     meters.synchronizer("mps")()
     meters.synchronizer("cpu")()
     assert asked == ["cuda:1", "mps"]
-
-
-def test_paired_alternates_and_ends_with_the_ceiling(clock):
-    ceiling, step = clock.work(1.0, name="c"), clock.work(3.0, name="s")
-    p = paired(ceiling, step, rounds=3, warmup=0, balance=False, clock=clock)
-    assert clock.calls == list("cscscsc")
-    assert p.ceiling.samples == (1.0, 1.0, 1.0)
-    assert p.step.samples == (3.0, 3.0, 3.0)
-
-
-class _Drifting:
-    """Work whose time grows by 5 % of the first call's with every call of either kind."""
-
-    def __init__(self, clock):
-        self.clock, self.calls = clock, 0
-
-    def work(self, seconds):
-        def run():
-            self.clock.now += seconds * (1 + 0.05 * self.calls)
-            self.calls += 1
-
-        return run
-
-
-def test_a_drift_of_the_machine_cancels(clock):
-    machine = _Drifting(clock)
-    p = paired(machine.work(1.0), machine.work(2.0), 20, warmup=0, balance=False, clock=clock)
-    found = p.ratio()
-    assert found.low == pytest.approx(2.0)
-    assert found.high == pytest.approx(2.0)
-
-
-def test_planted_fault_a_ceiling_taken_once_before_would_not_cancel(clock):
-    machine = _Drifting(clock)
-    once = repeat(machine.work(1.0), 20, 0, warmup=0, clock=clock)
-    later = repeat(machine.work(2.0), 20, 0, warmup=0, clock=clock)
-    assert later.value / once.value > 2.5
-
-
-def test_balance_makes_both_samples_about_equally_long(clock):
-    ceiling, step = clock.work(1.0), clock.work(10.0)
-    p = paired(ceiling, step, rounds=8, warmup=0, clock=clock)
-    assert p.ceiling.conditions["inner"] == 10
-    assert p.step.conditions["inner"] == 1
-    assert p.ratio().value == pytest.approx(10.0)
-    other = paired(step, ceiling, rounds=8, warmup=0, clock=clock)
-    assert (other.ceiling.conditions["inner"], other.step.conditions["inner"]) == (1, 10)
-
-
-def test_efficiency_is_rate_over_rate(clock):
-    ceiling = clock.work(1.0)
-    ceiling.work = 100  # bytes
-    p = paired(ceiling, clock.work(4.0), rounds=8, step_work=200, clock=clock)
-    assert p.efficiency().value == pytest.approx((200 / 4.0) / (100 / 1.0))
-    with pytest.raises(ValueError, match="needs the work of both"):
-        paired(ceiling, clock.work(4.0), rounds=8, clock=clock).efficiency()
 
 
 def test_interleave_takes_one_of_each_per_round(clock):

@@ -4,7 +4,7 @@ many threads this machine really gives.
 A busy neighbour takes a core away for a few milliseconds at a time. One thread then finds another
 core, or waits; several threads that work in step all wait for the one without a core, at every
 operation anew, so that a step of many operations suffers far more than one long operation, and
-their ratio means nothing. So a ratio is measured with as many threads as run undisturbed.
+their ratio means nothing. So a ratio is measured on fewer threads than there are cores.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+
+from inferlab.lab import host
 
 Clock = Callable[[], float]
 Waited = Callable[[], float | None]
@@ -93,6 +95,15 @@ def threads(count: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def spare_threads() -> int:
+    """The threads in force, at most one fewer than there are cores, at least one.
+
+    With a core left for it a neighbour does not stop them. A ratio of two times depends on the
+    count of threads, so it is measured with this one whether there is a neighbour or not.
+    """
+    return max(1, min(torch.get_num_threads(), host.cores() - 1))
 
 
 def calm_threads(

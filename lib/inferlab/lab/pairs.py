@@ -1,11 +1,13 @@
 """A step beside its ceiling: both timed in turn, on as many threads as run undisturbed.
 
 What is reported is the ratio. Both samples of a round lie side by side in time, so a machine whose
-speed drifts drifts for both; what a busy neighbour does is kept out as `clock` describes.
+speed drifts drifts for both; what a busy neighbour does is kept out as `clock` describes: a core is
+left to it, and where one thread remains, the time it was on its core is what counts.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -50,6 +52,26 @@ class Paired:
         scale = self.step_work / self.ceiling_work
         return ratio(self.ceiling, self.step, scale, level)
 
+    def to_dict(self) -> dict:
+        """Plain JSON values, from which `from_dict` makes an equal pair."""
+        return {
+            "ceiling": self.ceiling.to_dict(), "step": self.step.to_dict(),
+            "ceiling_work": self.ceiling_work, "step_work": self.step_work,
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, data: Mapping) -> Paired:
+        """The pair of `to_dict`. Raises ValueError when it is none, or not of the same rounds."""
+        try:
+            both = (Measurement.from_dict(data[key]) for key in ("ceiling", "step"))
+            found = cls(*both, data["ceiling_work"], data["step_work"])
+        except (KeyError, TypeError) as fault:
+            raise ValueError(f"this is no saved pair of ceiling and step: {fault!r}") from None
+        if found.ceiling.n != found.step.n:
+            counts = f"{found.ceiling.n} samples of the ceiling, {found.step.n} of the step"
+            raise ValueError(f"{counts}: a pair has one of each per round")
+        return found
+
 
 def paired(
     ceiling: Callable[[], object],
@@ -72,9 +94,11 @@ def paired(
     each of the step likewise, that both take about equally long. So both are called a few times
     per round, and must leave things as they found them (a cache that grew is set back).
 
-    threads  torch's threads on a CPU for both. None: as many as run undisturbed, at most those in
-             force (`clock.calm_threads`); a round in which threads stood in line is then discarded,
-             and where most are, one thread fewer is tried. The record says how many it became.
+    threads  the most of torch's threads to use on a CPU for both; None: those in force, less one
+             where that leaves a core free (`clock.spare_threads`), so that a ratio is of the same
+             threads beside a neighbour and without one. Of these, as many as run undisturbed
+             (`clock.calm_threads`); a round in which threads stood in line is discarded, and where
+             most are, one thread fewer is tried. The record says how many it became.
     clock    default: with one thread on a CPU its time on the core, else the wall clock
 
     Raises ValueError for fewer than one round.
@@ -82,12 +106,14 @@ def paired(
     if rounds < 1 or warmup < 0:
         raise ValueError("paired needs rounds >= 1 and warmup >= 0")
     sync = clocks.synchronizer(device)
-    choose = threads is None and torch.device(device).type == "cpu"
-    count = clocks.calm_threads(step, waits=waits) if choose else threads
+    count = None
+    if torch.device(device).type == "cpu":
+        with clocks.threads(threads or clocks.spare_threads()):
+            count = clocks.calm_threads(step, clock or time.perf_counter, waits)
     while True:
         with clocks.threads(count):
-            alone = not choose or count == 1
-            here = _Rounds(sync, clock or clocks.core_clock(device), _nothing if alone else waits)
+            one = count in (None, 1)
+            here = _Rounds(sync, clock or clocks.core_clock(device), _nothing if one else waits)
             found = here.run(ceiling, step, rounds, warmup, balance)
             where = provenance(device)
         if found is not None:
@@ -152,4 +178,4 @@ def _nothing() -> None:
 
 
 def _name(clock: Clock) -> str:
-    return "time on the core" if clock is clocks.time.thread_time else "wall"
+    return "time on the core" if clock is time.thread_time else "wall"
