@@ -83,6 +83,18 @@ def test_as_many_threads_as_the_machine_gives(clock, free):
 
 
 @pytest.mark.usefixtures("four_threads")
+def test_a_neighbour_that_passes_by_costs_no_thread(clock):
+    cores, visits = Cores(clock, 4), iter([1, 1] + [0] * 99)
+
+    def run():
+        cores.run()
+        clock.now += 0.05
+        cores.stood += 0.05 * next(visits)
+
+    assert clocks.calm_threads(run, clock, lambda: cores.stood) == 4
+
+
+@pytest.mark.usefixtures("four_threads")
 def test_a_little_waiting_is_calm_and_silence_is_too(clock):
     cores = Cores(clock, 4)
     assert clocks.calm_threads(cores.run, clock, lambda: clock.now * 0.9 * clocks.CALM) == 4
