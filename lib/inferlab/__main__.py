@@ -211,6 +211,11 @@ def measure(
         place = found.save(out or data.folder() / "measurements" / f"{found.id}.json")
     for what, why in found.left_out.items():
         _say(f"Left out: {what}: {why}")
+    if found.disturbed:
+        _say(
+            f"{found.disturbed} points ran beside a busy process, on fewer threads: "
+            "measure again while nothing else runs."
+        )
     points = len(found.prefill) + len(found.decode)
     print(f"{points} points in {found.seconds:.0f} s: {_near(place)}")
 

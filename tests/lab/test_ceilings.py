@@ -245,7 +245,8 @@ def test_a_pass_of_a_hollow_model_leaves_the_cache_as_it_was(tiny):
 def test_calibration_takes_the_threads_that_run_undisturbed(monkeypatch):
     before = torch.get_num_threads()
     torch.set_num_threads(2)
-    monkeypatch.setattr(ceilings.clock, "calm_threads", lambda fn: 1)
+    monkeypatch.setattr(ceilings.clock, "calm_threads", lambda fn: 1)  # and no look after that
+    monkeypatch.setattr(ceilings.clock, "waited", lambda: float(torch.rand(()) * 1e9))
     try:
         with _small():
             made = calibrate("cpu", dtypes=("fp32",))
@@ -261,3 +262,41 @@ def test_a_calibration_that_is_not_whole_is_refused(calibrated):
         Calibration.from_dict({"records": []})
     with pytest.raises(ValueError, match="lacks fixed time of a layer"):
         Calibration.from_dict({**content, "records": content["records"][:-1]})
+
+
+class Tasks:
+    """Three tasks, each noted with its threads; those listed in `bad` are disturbed."""
+
+    def __init__(self, bad):
+        self.bad, self.done, self.stood = set(bad), [], 0.0
+
+    def all(self):
+        return [lambda name=name: self.run(name) for name in "abc"]
+
+    def run(self, name):
+        self.done.append(f"{name}{torch.get_num_threads()}")
+        if len(self.done) in self.bad:
+            self.stood += 1e6
+        return [self.done[-1]]
+
+
+@pytest.mark.parametrize(
+    ("bad", "kept", "done"),
+    [
+        ((), "a2 b2 c2", "a2 b2 c2"),
+        ((2,), "a2 b2 c2", "a2 b2 b2 c2"),  # once: done again
+        ((2, 3), "a1 b1 c1", "a2 b2 b2 a1 b1 c1"),  # twice: all of it, on one thread
+        ((2, 3, 4, 5), "a1 b1 c1", "a2 b2 b2 a1 b1 c1"),  # one thread has its own clock
+    ],
+)
+def test_ceilings_are_all_of_the_same_undisturbed_threads(monkeypatch, bad, kept, done):
+    before, tasks = torch.get_num_threads(), Tasks(bad)
+    torch.set_num_threads(2)
+    monkeypatch.setattr(ceilings.clock, "calm_threads", lambda fn: torch.get_num_threads())
+    monkeypatch.setattr(ceilings.clock, "waited", lambda: tasks.stood)
+    try:
+        assert ceilings._undisturbed(tasks.all(), lambda: None) == tuple(kept.split())
+        assert tasks.done == done.split()
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -92,6 +92,15 @@ def test_it_is_written_in_one_piece_and_read_back_equal(made, tmp_path):
     assert "1-threads" in found.id
 
 
+def test_a_point_on_fewer_threads_than_the_ceilings_is_told(made):
+    found, _ = made
+    assert found.disturbed == 0
+    wide = copy.deepcopy(found.to_dict())
+    for record in wide["calibration"]["records"]:
+        record["provenance"]["threads"] = 2
+    assert standard.Standard.from_dict(wide).disturbed == 5
+
+
 def test_an_interrupted_writing_leaves_the_old_file(made, tmp_path, monkeypatch):
     found, _ = made
     place = tmp_path / "x.json"
@@ -168,8 +177,9 @@ def test_a_file_that_is_no_json_is_refused(tmp_path):
         standard.load(place)
 
 
-def test_no_point_is_begun_after_the_limit(small, clock, monkeypatch):
-    monkeypatch.setattr(sweeps, "_paired", lambda *_: clock.work(100.0)() or "a pair")
+def test_no_point_is_begun_after_the_limit(small, made, clock, monkeypatch):
+    pair = made[0].decode[0]
+    monkeypatch.setattr(sweeps, "_paired", lambda *_: clock.work(100.0)() or pair)
     monkeypatch.setattr(sweeps, "_meters", lambda *_: {"energy": "no"})
     found = sweeps.measure("tiny", "cpu", "ci", limit=250.0, clock=clock)
     assert (len(found.decode), len(found.prefill)) == (2, 1)

@@ -8,6 +8,8 @@ how near a step comes to a ceiling, run the probe beside it (`meters.paired`), n
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -145,16 +147,45 @@ def calibrate(
     quick=False takes four times as long.
     """
     where, scale = torch.device(device), 1 if quick else 4
-    if threads is None and where.type == "cpu":
-        threads = clock.calm_threads(read_probe(device, "sum"))
-    with clock.threads(threads):
-        records = [read_bandwidth(device, seconds=scale * _SECONDS["read"])]
-        for dtype in dtypes or _default_dtypes(where):
-            seconds = scale * _SECONDS["product"]
-            records += gemm_rates(canonical_dtype(dtype), device=device, seconds=seconds)
-        records.append(fixed_time(device))
-        records.append(layer_time(device, rounds=15 * scale))
-    return Calibration(str(device), tuple(records))
+    asked = [canonical_dtype(dtype) for dtype in dtypes or _default_dtypes(where)]
+    budget = scale * _SECONDS["product"]
+    tasks = [lambda: [read_bandwidth(device, seconds=scale * _SECONDS["read"])]]
+    for dtype in asked:
+        tasks.append(lambda dtype=dtype: gemm_rates(dtype, device=device, seconds=budget))
+    tasks += [lambda: [fixed_time(device)], lambda: [layer_time(device, rounds=15 * scale)]]
+    if threads is not None or where.type != "cpu":
+        with clock.threads(threads):
+            return Calibration(str(device), tuple(r for task in tasks for r in task()))
+    return Calibration(str(device), _undisturbed(tasks, read_probe(device, "sum")))
+
+
+def _undisturbed(tasks: list[Callable[[], Iterable[Measurement]]], probe: Probe) -> tuple:
+    """The records of all tasks, on as many threads as ran undisturbed from first to last.
+
+    A task during which threads stood in line is done again, once; then all begins anew with fewer
+    threads, since ceilings belong together only if they are of the same threads.
+    """
+    count = clock.calm_threads(probe)
+    while True:
+        with clock.threads(count):
+            records: list[Measurement] = []
+            for task in tasks:
+                found = _calm(task, count) or _calm(task, count)
+                if found is None:
+                    break
+                records += found
+            else:
+                return tuple(records)
+            count = min(count - 1, clock.calm_threads(probe))
+
+
+def _calm(task: Callable[[], Iterable[Measurement]], count: int) -> list[Measurement] | None:
+    """What the task measured; None where several threads stood in line meanwhile."""
+    before, begun = clock.waited(), time.perf_counter()
+    found = list(task())
+    after, took = clock.waited(), time.perf_counter() - begun
+    silent = count == 1 or before is None or after is None
+    return found if silent or after - before <= clock.CALM * took else None
 
 
 def _default_dtypes(device: torch.device) -> tuple[str, ...]:

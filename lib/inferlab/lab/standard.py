@@ -67,6 +67,12 @@ class Standard:
             if all(pair.step.conditions[key] == value for key, value in wanted)
         ]  # fmt: skip
 
+    @property
+    def disturbed(self) -> int:
+        """How many points were measured on fewer threads than the ceilings: beside a neighbour."""
+        pairs = (*self.prefill, *self.decode)
+        return sum(p.step.provenance["threads"] < self.calibration.threads for p in pairs)
+
     def to_dict(self) -> dict:
         """Plain JSON values, from which `from_dict` makes an equal set."""
         meters = {

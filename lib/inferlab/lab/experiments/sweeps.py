@@ -106,6 +106,7 @@ def measure(
     model  of which the weights are real if they can be had by that name (`engine.load`), and random
            if it is a published shape. scale: auto is gpu on a GPU, else laptop.
     A shape that does not fit, or that `limit` seconds leave no time for, stands in `left_out`.
+    Where a neighbour comes, the rest is measured on fewer threads than the ceilings, and says so.
     """
     begun, where = clock(), pick_device(device)
     scale = ("laptop" if where.type == "cpu" else "gpu") if scale == "auto" else scale
@@ -116,7 +117,8 @@ def measure(
     meters: dict[str, tuple[Measurement, ...] | str] = {}
     left_out: dict[str, str] = {}
     held, key = None, None
-    with clocks.threads(ceilings.threads if where.type == "cpu" else None):
+    most = ceilings.threads  # less one after a point that a neighbour disturbed
+    with clocks.threads(most if where.type == "cpu" else None):
         for index, point in enumerate(points):
             progress(index, len(points), str(point))
             if clock() - begun > limit:
@@ -126,7 +128,9 @@ def measure(
                 if key != (point.model, point.dtype):
                     held, key = None, (point.model, point.dtype)  # let go of one before the next
                     held = _model(point.model, where, dtypes[point.dtype])
-                found[point.phase].append(_paired(held, point, ceilings))
+                pair = _paired(held, point, ceilings, most)
+                found[point.phase].append(pair)
+                most = min(most, pair.step.provenance["threads"])
             except MemoryError as fault:
                 held, key, left_out[str(point)] = None, None, str(fault)
                 continue
@@ -174,7 +178,7 @@ def _step(model: Model, point: Point) -> Callable[[], object]:
     return write
 
 
-def _paired(model: Model, point: Point, ceilings: Calibration) -> Paired:
+def _paired(model: Model, point: Point, ceilings: Calibration, most: int) -> Paired:
     dtype, where = model.dtype_name, str(model.device)
     batch = [counts.Sequence(point.new, point.context)] * point.batch
     work = counts.step(model.shape, batch, weight_dtype=dtype, kv_dtype=dtype)
@@ -186,8 +190,7 @@ def _paired(model: Model, point: Point, ceilings: Calibration) -> Paired:
            "kernels": model.table}  # fmt: skip
     step = _step(model, point)
     return paired(
-        ceiling, step, _rounds(step, where), 1, device=where, conditions=how,
-        threads=ceilings.threads,
+        ceiling, step, _rounds(step, where, most), 1, device=where, conditions=how, threads=most,
         step_work=work.bytes_streamed if reading else work.flops,
     )  # fmt: skip
 
@@ -205,10 +208,10 @@ def _product(model: Model, ceilings: Calibration) -> Probe:
     return gemm_probe(model.dtype_name, n, n, n, str(model.device), kernel)
 
 
-def _rounds(step: Callable[[], object], device: str) -> int:
-    sync = clocks.synchronizer(device)
-    step()
-    took = clocks.seconds(step, sync, clocks.core_clock(device))
+def _rounds(step: Callable[[], object], device: str, threads: int) -> int:
+    with clocks.threads(threads if device == "cpu" else None):
+        step()
+        took = clocks.seconds(step, clocks.synchronizer(device), clocks.core_clock(device))
     return min(_ROUNDS[1], max(_ROUNDS[0], round(_SAMPLED / max(took, 1e-6))))
 
 
