@@ -28,6 +28,7 @@ __all__ = [
 ]  # fmt: skip
 
 _SECONDS = {"read": 1.0, "product": 1.0}  # of a quick calibration, each
+_CALM = 0.1  # threads in line on average during a task, git and the like asked about it included
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ def _calm(task: Callable[[], Iterable[Measurement]], count: int) -> list[Measure
     found = list(task())
     after, took = clock.waited(), time.perf_counter() - begun
     silent = count == 1 or before is None or after is None
-    return found if silent or after - before <= clock.CALM * took else None
+    return found if silent or after - before <= _CALM * took else None
 
 
 def _default_dtypes(device: torch.device) -> tuple[str, ...]:

@@ -21,8 +21,9 @@ from inferlab.lab import host
 Clock = Callable[[], float]
 Waited = Callable[[], float | None]
 
-CALM = 0.02
-"""Threads count as undisturbed while they stand in line for at most this share of the time."""
+CALM = 0.05
+"""Threads count as undisturbed while at most so many of them stand in line on average. On a machine
+with nothing else to do it is 0.001 to 0.02; a busy process makes it 0.3 and more."""
 
 _LOOK, _LOOKS = 0.06, 5  # seconds of running by which a count of threads is judged, and how often
 _TASKS = Path("/proc/self/task")
