@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from inferlab import __main__ as cli
+from inferlab import data
 from inferlab.engine import random_model
 from inferlab.lab import ceilings, host, probes, rates, standard
 from inferlab.lab import clock as clocks
@@ -247,3 +248,17 @@ def test_the_id_names_machine_and_day(made):
     where = {**records[0].provenance, "accelerator": "NVIDIA L4 (x)", "date": "2026-05-04T1"}
     first = replace(records[0], provenance=where)
     assert standard.name(ceilings.Calibration("cuda", (first,))) == "nvidia-l4-x-2026-05-04"
+
+
+RECORDED = sorted((data.folder() / "measurements").glob("*.json"))
+
+
+@pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.stem)
+def test_what_is_kept_of_real_machines_is_whole_and_was_undisturbed(file):
+    found = standard.load(file)
+    assert found.id == file.stem
+    assert (found.disturbed, found.left_out) == (0, {})
+    assert found.seconds <= 240
+    commits = {pair.step.provenance["commit"] for pair in (*found.decode, *found.prefill)}
+    assert not [commit for commit in commits if commit.endswith("-dirty")]
+    assert all(0 < pair.efficiency().value < 1 for pair in (*found.decode, *found.prefill))
