@@ -11,15 +11,15 @@ __version__ = version("inferlab")
 
 _PLACES = {
     "inferlab.theory": ("counts", "economics", "hardware", "roofline", "shapes", "units"),
-    "inferlab.engine": ("decode", "generate", "load", "prefill", "random_model", "sampler"),
-    "inferlab.lab": ("Case", "calibrate", "choose", "claim", "memory", "paired", "timeline"),
-    "inferlab.lab.experiments": ("next_token", "reading", "request"),
+    "inferlab.engine": ("load", "random_model"),
+    "inferlab.lab": ("Case", "calibrate", "choose", "claim", "memory"),
+    "inferlab.lab.experiments": ("next_token", "reading", "replay", "request"),
     "inferlab.lab.plots": ("bars", "sweep", "timelines"),
     "inferlab.lab.views": ("answer", "table", "tokens"),
 }
 _MODULES = {
-    "counts", "economics", "hardware", "next_token", "reading", "request", "roofline", "shapes",
-    "units",
+    "counts", "economics", "hardware", "next_token", "reading", "replay", "request", "roofline",
+    "shapes", "units",
 }  # fmt: skip
 _FROM = {name: place for place, names in _PLACES.items() for name in names}
 
