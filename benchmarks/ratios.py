@@ -27,7 +27,8 @@ def spin() -> None:
 def ratios(threads: int | None, model, rounds: int) -> dict:
     """One repeat: calibrated bandwidth (B/s), ratio of decode and of prefill, threads."""
     from inferlab.engine import decode, prefill
-    from inferlab.lab import calibrate, gemm_probe, paired, read_probe
+    from inferlab.lab import calibrate, gemm_probe, paired
+    from inferlab.lab.ceilings import read_ceiling
 
     machine = calibrate("cpu", dtypes=(model.dtype_name,))
     ids = [(7919 * i + 31) % model.shape.vocab for i in range(256)]
@@ -45,7 +46,7 @@ def ratios(threads: int | None, model, rounds: int) -> dict:
     product = gemm_probe(
         model.dtype_name, 1024, 1024, 1024, kernel=model.table["linear"]["gemm"]
     )
-    writing = paired(read_probe("cpu", "gemv"), write, rounds, threads=threads)
+    writing = paired(read_ceiling("cpu"), write, rounds, threads=threads)
     reading = paired(product, read, rounds, threads=threads)
     return {
         "bandwidth": machine.bandwidth, "calibrated threads": machine.threads,

@@ -264,6 +264,17 @@ def test_a_calibration_that_is_not_whole_is_refused(calibrated):
         Calibration.from_dict({**content, "records": content["records"][:-1]})
 
 
+def test_the_ceiling_is_the_buffer_that_is_read_fastest(clock, monkeypatch):
+    took = iter([1.2, 1.0, 1.1])
+
+    def probe(device, kind, nbytes):
+        seconds = next(took)
+        return Probe(f"{kind} {seconds}", 100, "B", clock.work(seconds))
+
+    monkeypatch.setattr(rates, "read_probe", probe)
+    assert rates.read_ceiling("cpu", "dot", clock=clock).name == "dot 1.0"
+
+
 class Tasks:
     """Three tasks, each noted with its threads; those listed in `bad` are disturbed."""
 

@@ -17,14 +17,21 @@ import torch
 from inferlab.engine.device import facts, pick_dtype
 from inferlab.lab import clock, rates
 from inferlab.lab.probes import Probe, gemm_probe, read_probe, working_set
-from inferlab.lab.rates import fixed_time, gemm_rate, gemm_rates, layer_time, read_bandwidth
+from inferlab.lab.rates import (
+    fixed_time,
+    gemm_rate,
+    gemm_rates,
+    layer_time,
+    read_bandwidth,
+    read_ceiling,
+)
 from inferlab.lab.records import Measurement
 from inferlab.lab.tuning import tune, tuned
 from inferlab.theory.units import canonical_dtype
 
 __all__ = [
     "Calibration", "Probe", "calibrate", "fixed_time", "gemm_probe", "gemm_rate", "gemm_rates",
-    "layer_time", "read_bandwidth", "read_probe", "tune", "tuned", "working_set",
+    "layer_time", "read_bandwidth", "read_ceiling", "read_probe", "tune", "tuned", "working_set",
 ]  # fmt: skip
 
 _SECONDS = {"read": 1.0, "product": 1.0}  # of a quick calibration, each

@@ -19,11 +19,11 @@ from inferlab.engine.load import DEFAULT, load, random_model
 from inferlab.engine.model import Model
 from inferlab.lab import clock as clocks
 from inferlab.lab import standard
-from inferlab.lab.ceilings import Calibration, calibrate
+from inferlab.lab.ceilings import Calibration, calibrate, read_ceiling
 from inferlab.lab.clock import Clock
 from inferlab.lab.intervals import MIN_SAMPLES
 from inferlab.lab.meters import Paired, dram, energy, paired
-from inferlab.lab.probes import Probe, gemm_probe, read_probe
+from inferlab.lab.probes import Probe, gemm_probe
 from inferlab.lab.records import Measurement
 from inferlab.theory import counts, shapes
 
@@ -198,7 +198,7 @@ def _paired(model: Model, point: Point, ceilings: Calibration, most: int) -> Pai
 def _read(ceilings: Calibration) -> Probe:
     """The read probe that was the fastest when the machine was calibrated."""
     how = ceilings.records[0].conditions
-    return read_probe(how["device"], how["kind"], how["nbytes"])
+    return read_ceiling(how["device"], how["kind"], how["nbytes"])
 
 
 def _product(model: Model, ceilings: Calibration) -> Probe:
