@@ -127,6 +127,18 @@ def test_every_setting_changes_one_thing(model, monkeypatch):
     assert plain.passes == uncached.passes == (1, 2, 3)
 
 
+def test_what_does_not_fit_is_left_out_and_said(model, monkeypatch):
+    def load(source, device, dtype):
+        raise MemoryError("tiny in bf16 needs 2 GB and 1 GB is free")
+
+    monkeypatch.setattr(replay, "load", load)
+    made = replay.record(model, [("One", 2)], EVERY)
+    assert [run.settings["dtype"] for run in made.runs] == ["fp32"] * 3
+    said = "Not recorded in bf16: tiny in bf16 needs 2 GB and 1 GB is free."
+    assert f"<p>{said}</p>" in made.to_html()
+    assert said in repr(made + made)
+
+
 @pytest.mark.parametrize(
     ("loaded", "device", "asked", "run"),
     [

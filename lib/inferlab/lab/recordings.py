@@ -109,12 +109,16 @@ class Recording:
 
 @dataclass(frozen=True)
 class Recordings:
-    """Some recordings: a table to look at, and the data for *Run inference* inside its HTML."""
+    """Some recordings: a table to look at, and the data for *Run inference* inside its HTML.
+
+    left_out  what was not recorded, and why, a sentence each
+    """
 
     runs: tuple[Recording, ...]
+    left_out: tuple[str, ...] = ()
 
     def __add__(self, other: Recordings) -> Recordings:
-        return Recordings(self.runs + other.runs)
+        return Recordings(self.runs + other.runs, self.left_out + other.left_out)
 
     def to_json(self) -> str:
         """JSON that may stand inside an HTML script element: no <, > or & is in it."""
@@ -130,13 +134,14 @@ class Recordings:
         """One line per recording, and all of them as JSON in a script element."""
         data = f'<script type="application/json" class="inferlab-run">{self.to_json()}</script>'
         places = dict.fromkeys(run.origin for run in self.runs)
-        where = "".join(f"<p>Recorded on {escape(place)}.</p>" for place in places)
+        said = [*(f"Recorded on {place}." for place in places), *self.left_out]
+        where = "".join(f"<p>{escape(sentence)}</p>" for sentence in said)
         return f'<div class="inferlab-runs">{self._table()._repr_html_()}{where}{data}</div>'
 
     _repr_html_ = to_html
 
     def __repr__(self) -> str:
-        return repr(self._table())
+        return "\n".join([repr(self._table()), *self.left_out])
 
     def _table(self) -> Table:
         head = ["request", "run as", "read", "written", "passes", "first token", "whole answer"]
@@ -145,7 +150,7 @@ class Recordings:
              seconds(run.times[0]), seconds(run.times[-1])]
             for run in self.runs
         ]  # fmt: skip
-        return table(head, rows, "Recorded runs: tokens read and written, passes, and times.")
+        return table(head, rows, "Runs recorded token by token, as Run inference replays them.")
 
 
 def collect(notebook: Mapping) -> list[Recording]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from inferlab.book.sphinx import mathematics
+from inferlab.book.sphinx import mathematics, run_inference
 
 __all__ = ["setup"]
 
@@ -12,4 +12,5 @@ __all__ = ["setup"]
 def setup(app: Any) -> dict[str, bool]:
     """Sphinx calls this once; each extension registers itself."""
     mathematics.setup(app)
+    run_inference.setup(app)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

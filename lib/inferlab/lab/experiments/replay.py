@@ -66,6 +66,7 @@ def record(
               length is kept, whole
     progress  called with each recording when it is done
 
+    A dtype in which the model does not fit into memory is left out, and the result says so.
     Raises ValueError without a tokenizer, for no rounds, an empty prompt or an answer of no token.
     """
     if model.tokenizer is None:
@@ -74,15 +75,20 @@ def record(
         raise ValueError(f"rounds={rounds}: at least one run must be recorded")
     asked = [ask if isinstance(ask, Ask) else Ask(*ask) for ask in asks]
     named = [(_dtype(model, setting), setting) for setting in settings]
-    made = {}
+    made, left_out = {}, []
     for dtype, group in groupby(sorted(named, key=lambda pair: pair[0]), lambda pair: pair[0]):
-        same = dtype == model.dtype_name
-        one = model if same else load(model.source, model.device, dtype)
+        try:
+            same = dtype == model.dtype_name
+            one = model if same else load(model.source, model.device, dtype)
+        except MemoryError as why:
+            left_out.append(f"Not recorded in {dtype}: {why}.")
+            continue
         for _, setting in group:
             for ask in asked:
                 made[ask, setting] = _typical(one, ask, setting, rounds)
                 progress(made[ask, setting])
-    return Recordings(tuple(made[ask, setting] for ask in asked for setting in settings))
+    order = [(ask, setting) for ask in asked for setting in settings]
+    return Recordings(tuple(made[pair] for pair in order if pair in made), tuple(left_out))
 
 
 def _typical(model: Model, ask: Ask, setting: Setting, rounds: int) -> Recording:
