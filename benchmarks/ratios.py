@@ -47,7 +47,7 @@ def ratios(threads: int | None, model, rounds: int) -> dict:
         model.dtype_name, 1024, 1024, 1024, kernel=model.table["linear"]["gemm"]
     )
     writing = paired(read_ceiling("cpu"), write, rounds, threads=threads)
-    reading = paired(product, read, rounds, threads=threads)
+    reading = paired(product, read, max(8, rounds // 5), threads=threads)
     return {
         "bandwidth": machine.bandwidth, "calibrated threads": machine.threads,
         "decode": writing.ratio().value, "decode threads": writing.step.provenance["threads"],
@@ -65,7 +65,7 @@ def spread(rows: list[dict], key: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--repeats", type=int, default=10)
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=75)
     parser.add_argument("--threads", type=int, help="the most threads; default leaves a core free")
     parser.add_argument("--json", type=Path, help="write the repeats here")
     args = parser.parse_args()
