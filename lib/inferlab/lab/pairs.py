@@ -101,9 +101,9 @@ def paired(
              most are, one thread fewer is tried. The record says how many it became.
     clock    default: with one thread on a CPU its time on the core, else the wall clock
 
-    Memory drifts within seconds: a ratio that is to repeat within 10 % takes about 2 s of rounds (75
-    of a small model's decode; `python -m benchmarks.ratios` shows it). Raises ValueError for fewer
-    than one round.
+    Memory drifts within seconds: a ratio that is to repeat within 10 % takes about 2 s of rounds,
+    75 of a small model's decode (`python -m benchmarks.ratios` shows it). Raises ValueError for
+    fewer than one round.
     """
     if rounds < 1 or warmup < 0:
         raise ValueError("paired needs rounds >= 1 and warmup >= 0")
