@@ -12,6 +12,8 @@ from bs4 import BeautifulSoup
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
 
+from inferlab import data
+from inferlab.book import build
 from inferlab.book.sphinx import run_inference, run_inference_view
 from inferlab.lab.recordings import Recording, Recordings
 
@@ -163,6 +165,22 @@ def test_recordings_of_another_machine_come_with_the_data(site, tmp_path, monkey
     assert not said
     labels = [run["label"] for run in read(page)[1]["runs"]]
     assert labels == ["fp32, KV cache, Test processor", "fp32, KV cache, Test GPU"]
+
+
+def test_a_new_measurement_makes_the_book_anew(tmp_path, monkeypatch):
+    for name in ("source/page.md", "data/measurements/gpu.json", "data/models.csv"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("as it was")
+    monkeypatch.setattr(data, "folder", lambda: tmp_path / "data")
+
+    def key():
+        return build._book_key(tmp_path / "source")
+
+    before = key()
+    (tmp_path / "data" / "models.csv").write_text("no page reads this")
+    assert key() == before
+    (tmp_path / "data" / "measurements" / "gpu.json").write_text("changed")
+    assert key() != before
 
 
 def test_without_recordings_the_page_says_so(site):

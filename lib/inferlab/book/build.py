@@ -21,6 +21,7 @@ from typing import Any
 import nbformat
 import yaml
 
+from inferlab import data
 from inferlab.book import bootstrap
 from inferlab.book.keys import source_key
 from inferlab.book.pages import BookError, digest, notebooks, pages, replace_folder, scratch
@@ -224,10 +225,14 @@ def _mathjax() -> Path:
 
 
 def _book_key(source: Path) -> str:
-    """Digest of all that the HTML depends on: the gathered sources, our extensions, the tools."""
+    """Digest of all that the HTML depends on: the gathered sources, the measurements that pages
+    show, our extensions, the tools.
+    """
     ours = sorted(p for p in Path(__file__).parent.rglob("*") if p.suffix in {".py", ".css", ".js"})
     tools = [f"{name} {version(name)}" for name in ("jupyter-book", "sphinx", "sphinx-book-theme")]
-    return digest([*tools, *_files(source, source), *_files(Path(__file__).parent, ours)])
+    measured = [data.path(name) for name in data.names() if name.startswith("measurements/")]
+    files = ((source, source), (data.folder(), measured), (Path(__file__).parent, ours))
+    return digest([*tools, *(part for base, found in files for part in _files(base, found))])
 
 
 def _files(base: Path, files: Path | list[Path]) -> Iterator[bytes | str | Path]:
