@@ -46,6 +46,7 @@ test-colab: $(VENV)-colab/.colab
 	$(VENV)-colab/bin/python -m pytest $(FAST)
 
 bench: $(VENV)/.dev
+	-$(INSTALL) 'llama-cpp-python>=0.3.16'  # compiled here, minutes; where that fails it is left out
 	$(BIN)/python -m benchmarks
 
 clean:

@@ -46,7 +46,7 @@ _SWITCH = (
     "<style>.il-narrow{display:none}@media(max-width:640px){.il-wide{display:none}"
     ".il-narrow{display:block}}.il-figure svg{width:100%;height:auto;overflow:visible}"
     ".il-figure text{font-family:inherit!important}"
-    ".il-figure figcaption{font-size:.85em}</style>"
+    ".il-figure figcaption{font-size:.85em;font-weight:400}</style>"
 )
 
 

@@ -47,7 +47,7 @@ def ids(count: int, vocab: int) -> list[int]:
 def sweep(
     model: Model,
     prompts: Sequence[int],
-    answer: int = 9,
+    answer: int = 5,
     rounds: int = 8,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[Point]:
