@@ -175,13 +175,14 @@ def calibrate(
     out: Annotated[Path | None, typer.Option(help="Also write the records to this file.")] = None,
 ) -> None:
     """Measure this machine's ceilings: read bandwidth, matrix products, fixed times."""
+    from inferlab.data import write_atomically
     from inferlab.engine.device import pick_device
-    from inferlab.lab import ceilings, records
+    from inferlab.lab import ceilings
 
     with _interruptible(), _in_a_sentence():
         found = ceilings.calibrate(str(pick_device(device)), quick=not thorough)
         if out:
-            records.write_atomically(out, found.to_json() + "\n")
+            write_atomically(out, found.to_json() + "\n")
     print(found.to_json() if as_json else found)
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import csv
 import hashlib
 import os
+import tempfile
 from difflib import get_close_matches
 from pathlib import Path
 
-__all__ = ["cache_dir", "folder", "names", "path", "read_csv", "sha256"]
+__all__ = ["cache_dir", "folder", "names", "path", "read_csv", "sha256", "write_atomically"]
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -95,3 +96,26 @@ def sha256(file: Path) -> str:
     """The SHA-256 of a file's bytes, as 64 hexadecimal digits."""
     with Path(file).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def write_atomically(target: Path, text: str) -> None:
+    """Write `text` so that `target` holds either what it held before or all of the new text."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    """The process's file mode mask, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

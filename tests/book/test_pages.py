@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from inferlab.book import pages
+from inferlab.data import write_atomically
 
 
 def test_pages_in_reading_order(book):
@@ -59,14 +60,14 @@ def test_a_notebook_is_named_from_here_or_from_the_root(book, monkeypatch):
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
     file = tmp_path / "x.txt"
-    pages.write_atomic(file, "old")
+    write_atomically(file, "old")
 
     def full(*_):
         raise OSError("no space left on device")
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OSError, match="no space"):
-        pages.write_atomic(file, "new")
+        write_atomically(file, "new")
     assert [p.name for p in tmp_path.iterdir()] == ["x.txt"]
     assert file.read_text() == "old"
 

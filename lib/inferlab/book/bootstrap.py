@@ -14,7 +14,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
 from inferlab.book import pages
-from inferlab.book.pages import write_atomic
+from inferlab.data import write_atomically
 
 __all__ = [
     "TAGS", "address_in", "find", "insert", "notebooks", "source", "sync", "without_address",
@@ -88,6 +88,6 @@ def sync(root: Path, address: str, version: str) -> list[Path]:
     for file in notebooks(root):
         node = nbformat.read(file, as_version=4)
         if insert(node, source(address, version)):
-            write_atomic(file, nbformat.writes(node) + "\n")
+            write_atomically(file, nbformat.writes(node) + "\n")
             changed.append(file.relative_to(root))
     return changed

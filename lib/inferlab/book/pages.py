@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -22,7 +21,6 @@ __all__ = [
     "pages",
     "replace_folder",
     "scratch",
-    "write_atomic",
 ]
 
 SUFFIXES = (".ipynb", ".md")
@@ -98,20 +96,6 @@ def digest(parts: Iterable[bytes | str | Path]) -> str:
     return total.hexdigest()
 
 
-def write_atomic(file: Path, text: str) -> None:
-    """Write `text` so that `file` holds either what it held before or all of the new text."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, file)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
 @contextmanager
 def scratch(parent: Path, prefix: str) -> Iterator[Path]:
     """A temporary folder inside `parent` that is gone afterwards, whatever happens."""
@@ -145,10 +129,3 @@ def _files_in(node: object) -> Iterator[str]:
     elif isinstance(node, list):
         for value in node:
             yield from _files_in(value)
-
-
-def _umask() -> int:
-    """The process's file mode mask, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -25,7 +25,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from inferlab.book.hygiene import clean
 from inferlab.book.keys import execution_key, source_key
-from inferlab.book.pages import notebook_path, notebooks, write_atomic
+from inferlab.book.pages import notebook_path, notebooks
+from inferlab.data import write_atomically
 
 __all__ = ["Failure", "Result", "execute", "parameter_names", "run"]
 
@@ -134,7 +135,7 @@ def _run_one(
         "source": source_key(node),
         "parameters": wanted,
     }
-    write_atomic(target, nbformat.writes(executed) + "\n")
+    write_atomically(target, nbformat.writes(executed) + "\n")
     return Result(notebook, "executed")
 
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from inferlab.data import write_atomically
 from inferlab.lab import host
 from inferlab.lab.host import machine, provenance
 from inferlab.lab.intervals import (
@@ -178,22 +177,6 @@ def load(path: str | Path) -> tuple[Measurement, ...]:
     if not isinstance(content, dict) or content.get("schema") != _SCHEMA:
         raise ValueError(f"{source.name} holds no measurements of schema {_SCHEMA}")
     return tuple(Measurement.from_dict(data) for data in content.get("records", []))
-
-
-def write_atomically(target: Path, text: str) -> None:
-    """Write `text` to `target` by way of a temporary file, which is removed on any error."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _differences(first: Mapping, second: Mapping) -> dict[str, tuple]:

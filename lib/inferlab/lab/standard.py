@@ -25,9 +25,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from inferlab.data import write_atomically
 from inferlab.lab.ceilings import Calibration
 from inferlab.lab.pairs import Paired
-from inferlab.lab.records import Measurement, write_atomically
+from inferlab.lab.records import Measurement
 
 KIND, SCHEMA = "inferlab standard set", 1
 AXES = ("phase", "model", "weights", "dtype", "batch", "context", "new", "kernels", "device")

@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 
 from inferlab import data
+from inferlab.data import write_atomically
 from inferlab.engine import kernels
 from inferlab.engine.device import short_name
 from inferlab.engine.kvcache import KVCache
@@ -26,7 +27,6 @@ from inferlab.lab import host
 from inferlab.lab.intervals import MIN_SAMPLES, ratio
 from inferlab.lab.meters import Clock, interleave
 from inferlab.lab.probes import working_set
-from inferlab.lab.records import write_atomically
 from inferlab.theory.shapes import ModelShape
 
 MARGIN = 0.02
