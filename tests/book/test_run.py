@@ -107,7 +107,12 @@ def test_ctrl_c_leaves_nothing_and_a_rerun_resumes(book, console, tmp_path):
     book.notebook("b.ipynb", ("code", wait))
     command = [sys.executable, "-m", "inferlab", "run", "--root", str(book.root)]
     environment = {**os.environ, "NAP": "60"}
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    # a shell that starts the tests in the background makes them deaf to Ctrl-C; the child is not
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
     while not flag.exists() and process.poll() is None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.1)
