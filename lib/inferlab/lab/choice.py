@@ -27,7 +27,7 @@ SCALES = ("ci", "laptop", "gpu")
 HUB_MODELS = {"Qwen/Qwen3-8B": "qwen3-8b", "Qwen/Qwen2.5-1.5B-Instruct": "qwen2.5-1.5b"}
 """Ungated safetensors models of the Hugging Face Hub and their shapes, the largest first.
 
-Whether one is gated is asked of the Hub before it is taken; nothing here relies on the answer.
+Whether one is gated is asked of the Hub before it is taken; a gated one is passed over.
 """
 
 ROOM = 4_000_000_000
