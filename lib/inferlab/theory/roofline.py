@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from inferlab.theory import counts
+from inferlab.theory import additive, counts
+from inferlab.theory.additive import Constants, Prediction
 from inferlab.theory.counts import Sequence, StepCount
 from inferlab.theory.shapes import ModelShape
 from inferlab.theory.units import bytes_per_weight, canonical_dtype
@@ -139,3 +140,58 @@ def _positive(seconds: float) -> float:
     if not seconds > 0:
         raise ValueError(f"seconds={seconds}: a utilization needs a time above zero")
     return seconds
+
+
+def predict(
+    shape: ModelShape,
+    machine: Machine,
+    phase: str = "decode",
+    batch: int = 1,
+    context: int = 1024,
+    prompt: int | None = None,
+    weight_dtype: str = "bf16",
+    kv_dtype: str = "bf16",
+    dtype: str | None = None,
+    head_dtype: str | None = None,
+    n_gpus: int = 1,
+    constants: Constants | None = None,
+) -> Prediction:
+    """Seconds of a step by the additive model (`theory.additive`), with its terms.
+
+    t = L t_0 + t_step + bytes / (beta BW) + FLOP / (phi F) + communication. The result is a float
+    with .terms (weights, kv, attention, head, fixed, communication), .roofline (the plain maximum
+    at the same ceilings), .path and .note.
+
+    machine    `additive.Fitted` carries constants per phase and kernel path. Any other has none:
+               then beta = phi = 1 and t_0 = 0, a machine that loses nothing but overlaps nothing,
+               and .note says so.
+    phase      'decode': one token of each of `batch` sequences after `context` cached ones.
+               'prefill': `batch` prompts of `prompt` tokens (of `context` where prompt is None),
+               logits at the last position, causal pairs alone.
+    dtype      products are computed in this; None as `compute_dtype(weight_dtype)` says.
+    constants  used instead of the machine's.
+    """
+    if batch < 1:
+        raise ValueError(f"batch={batch}: a step works on at least one sequence")
+    if phase not in additive.PHASES:
+        raise ValueError(f"phase={phase!r}: a step is 'decode' or 'prefill'")
+    length = context if prompt is None else prompt
+    one = Sequence(1, context) if phase == "decode" else Sequence(length)
+    count = counts.step(
+        shape, [one] * batch, weight_dtype=weight_dtype, kv_dtype=kv_dtype, head_dtype=head_dtype
+    )
+    dtype, path = dtype or compute_dtype(weight_dtype), additive.path_of(batch * one.new)
+    note = "constants as passed"
+    if constants is None and isinstance(machine, additive.Fitted):
+        constants, note = machine.of(phase, path), f"constants of {machine.name or 'a fit'}"
+    elif constants is None:
+        constants, note = additive.Constants(), _IDEAL
+    plain = step_time(count, machine, dtype, n_gpus)
+    amounts = additive.costs(count, shape, machine, dtype, n_gpus)
+    return additive.price(amounts, constants, plain, path, note)
+
+
+_IDEAL = (
+    "no constants were given: ideal ones, beta = phi = 1 and no fixed time; pass additive.Fitted "
+    "with constants calibrated on this machine or fitted to measurements of it"
+)
