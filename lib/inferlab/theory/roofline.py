@@ -159,8 +159,8 @@ def predict(
     """Seconds of a step by the additive model (`theory.additive`), with its terms.
 
     t = L t_0 + t_step + bytes / (beta BW) + FLOP / (phi F) + communication. The result is a float
-    with .terms (weights, kv, attention, head, fixed, communication), .roofline (the plain maximum
-    at the same ceilings), .path and .note.
+    with .terms (weights, kv, attention, activations, head, fixed, communication), .roofline (the
+    plain maximum at the same ceilings), .path and .note.
 
     machine    `additive.Fitted` carries constants per phase and kernel path. Any other has none:
                then beta = phi = 1 and t_0 = 0, a machine that loses nothing but overlaps nothing,
@@ -168,27 +168,55 @@ def predict(
     phase      'decode': one token of each of `batch` sequences after `context` cached ones.
                'prefill': `batch` prompts of `prompt` tokens (of `context` where prompt is None),
                logits at the last position, causal pairs alone.
-    dtype      products are computed in this; None as `compute_dtype(weight_dtype)` says.
+    dtype      products are computed in this; None as `compute_dtype(weight_dtype)` says. The head
+               computes as head_dtype is stored, attention in bf16 where dtype is narrower (fp8).
     constants  used instead of the machine's.
+    """
+    if phase not in additive.PHASES:
+        raise ValueError(f"phase={phase!r}: a step is 'decode' or 'prefill'")
+    length = context if prompt is None else prompt
+    rows = batch * (length if phase == "prefill" else 1)
+    dtype = dtype or compute_dtype(weight_dtype)
+    amounts, plain = step_costs(
+        shape, machine, phase, batch, context, prompt, weight_dtype, kv_dtype, dtype, head_dtype,
+        n_gpus,
+    )  # fmt: skip
+    path, note = additive.path_of(rows), "constants as passed"
+    if constants is None and isinstance(machine, additive.Fitted):
+        constants, note = machine.of(phase, path), f"constants of {machine.name or 'a fit'}"
+    elif constants is None:
+        constants, note = additive.Constants(), _IDEAL
+    return additive.price(amounts, constants, plain, path, note)
+
+
+def step_costs(
+    shape: ModelShape,
+    machine: Machine,
+    phase: str = "decode",
+    batch: int = 1,
+    context: int = 1024,
+    prompt: int | None = None,
+    weight_dtype: str = "bf16",
+    kv_dtype: str = "bf16",
+    dtype: str | None = None,
+    head_dtype: str | None = None,
+    n_gpus: int = 1,
+) -> tuple[additive.Costs, float]:
+    """(amounts, seconds of the plain roofline) of the step that `predict` prices: a row of a fit.
+
+    Arguments as for `predict`; `additive.costs` says what the amounts are.
     """
     if batch < 1:
         raise ValueError(f"batch={batch}: a step works on at least one sequence")
-    if phase not in additive.PHASES:
-        raise ValueError(f"phase={phase!r}: a step is 'decode' or 'prefill'")
     length = context if prompt is None else prompt
     one = Sequence(1, context) if phase == "decode" else Sequence(length)
     count = counts.step(
         shape, [one] * batch, weight_dtype=weight_dtype, kv_dtype=kv_dtype, head_dtype=head_dtype
     )
-    dtype, path = dtype or compute_dtype(weight_dtype), additive.path_of(batch * one.new)
-    note = "constants as passed"
-    if constants is None and isinstance(machine, additive.Fitted):
-        constants, note = machine.of(phase, path), f"constants of {machine.name or 'a fit'}"
-    elif constants is None:
-        constants, note = additive.Constants(), _IDEAL
-    plain = step_time(count, machine, dtype, n_gpus)
-    amounts = additive.costs(count, shape, machine, dtype, n_gpus)
-    return additive.price(amounts, constants, plain, path, note)
+    dtype = dtype or compute_dtype(weight_dtype)
+    of_head = compute_dtype(head_dtype) if head_dtype else dtype
+    amounts = additive.costs(count, shape, machine, dtype, n_gpus, of_head, compute_dtype(dtype))
+    return amounts, step_time(count, machine, dtype, n_gpus)
 
 
 _IDEAL = (
