@@ -97,6 +97,16 @@ def test_rope_twins_and_their_law():
     assert abs((q[0, 0, 0] @ k[0, 5, 0]).item() - near[0]) > 1e-3
 
 
+def test_values_pass_through_the_rotation_untouched():
+    """q, k and v go through `rope` in one piece; the angle of a value head is zero."""
+    inverse = kernels.inverse_frequencies(SHAPE)
+    angles = kernels.rope_angles(inverse, torch.arange(10)[None], torch.bfloat16)
+    x = torch.randn(1, 10, 6, SHAPE.head_dim).bfloat16()
+    turned = kernels.rope(x, *kernels.with_still_heads(*angles, 4, 2))
+    assert torch.equal(turned[:, :, :4], kernels.rope(x[:, :, :4], *angles))
+    assert torch.equal(turned[:, :, 4:], x[:, :, 4:])
+
+
 def test_rope_scaling():
     plain = kernels.inverse_frequencies(SHAPE)
     assert plain[0] == 1

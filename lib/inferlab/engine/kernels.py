@@ -222,6 +222,17 @@ def rope_angles(inverse: Tensor, positions: Tensor, dtype: torch.dtype) -> tuple
     return cos, sin
 
 
+def with_still_heads(cos: Tensor, sin: Tensor, turned: int, still: int) -> tuple[Tensor, Tensor]:
+    """The angles of `turned` heads, and after them of `still` heads that turn by zero.
+
+    (B, T, 1, E) -> (B, T, turned + still, E): so q, k and v pass through `rope` together.
+    """
+    batch, new, _, width = cos.shape
+    one = cos.new_ones(batch, new, still, width)
+    cos = torch.cat((cos.expand(-1, -1, turned, -1), one), 2)
+    return cos, torch.cat((sin.expand(-1, -1, turned, -1), torch.zeros_like(one)), 2)
+
+
 def rope_plain(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate the pairs (x_i, x_{i+E/2}) of (B, T, heads, E) by their angles."""
     half = x.shape[-1] // 2

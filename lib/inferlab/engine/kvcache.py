@@ -16,7 +16,9 @@ from inferlab.theory.shapes import ModelShape
 class KVCache:
     """A contiguous cache for B sequences of up to `max_tokens` tokens each.
 
-    `k`, `v`: (layers, B, K, max_tokens, E). Bytes: 2·layers·B·K·max_tokens·E·(bytes per value).
+    `kv`: (layers, B, 2K, max_tokens, E), the K heads of the keys before those of the values, so
+    that a layer writes both at once; `k`, `v`: its halves, (layers, B, K, max_tokens, E).
+    Bytes: 2·layers·B·K·max_tokens·E·(bytes per value).
     Sequences may differ in length: a step is told how many of its T tokens are real (`new`), the
     rest is padding on the right, which is neither stored nor seen. `passes` counts the forward
     passes made on the cache.
@@ -40,9 +42,9 @@ class KVCache:
                 f"a cache of {max_tokens} tokens was asked for; {shape.name} was trained for "
                 f"{shape.max_context}: pass max_tokens={shape.max_context} or less"
             )
-        size = (shape.n_layers, batch, shape.n_kv_heads, max_tokens, shape.head_dim)
-        self.k = torch.zeros(size, dtype=dtype, device=device)
-        self.v = torch.zeros_like(self.k)
+        size = (shape.n_layers, batch, 2 * shape.n_kv_heads, max_tokens, shape.head_dim)
+        self.kv = torch.zeros(size, dtype=dtype, device=device)
+        self.k, self.v = self.kv.chunk(2, 2)
         self.batch, self.max_tokens, self.window = batch, max_tokens, shape.sliding_window
         self.lengths = [0] * batch
         self.passes = 0
@@ -51,7 +53,7 @@ class KVCache:
     @property
     def nbytes(self) -> int:
         """Bytes allocated."""
-        return self.k.numel() * self.k.element_size() * 2
+        return self.kv.numel() * self.kv.element_size()
 
     @property
     def nbytes_used(self) -> int:
@@ -99,16 +101,16 @@ class KVCache:
         """For each sequence, the index within the step of its last real token."""
         return [n - 1 for n in self._step.new]
 
-    def write(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Store k and v (B, K, T, E) of the step; returns those of all S tokens, (B, K, S, E)."""
-        step, keys, values = self._step, self.k[layer], self.v[layer]
+    def write(self, layer: int, kv: Tensor) -> tuple[Tensor, Tensor]:
+        """Store keys and values (B, 2K, T, E) of the step; returns k and v of all S tokens,
+        (B, K, S, E) each.
+        """
+        step = self._step
         if step.even:
-            keys[:, :, step.start : step.stop] = k
-            values[:, :, step.start : step.stop] = v
+            step.slots[layer].copy_(kv)
         else:
-            keys[step.rows, :, step.places] = k[step.rows, :, step.columns]
-            values[step.rows, :, step.places] = v[step.rows, :, step.columns]
-        return keys[:, :, : step.stop], values[:, :, : step.stop]
+            self.kv[layer][step.rows, :, step.places] = kv[step.rows, :, step.columns]
+        return step.keys[layer], step.values[layer]
 
     def advance(self) -> None:
         """The step is done: its tokens count from now on."""
@@ -176,6 +178,10 @@ class _Step:
         self.start = starts[0]
         self.stop = max(n + have for n, have in zip(new, starts, strict=True))
         self.even = len(set(starts)) == 1 and len(set(new)) == 1 and new[0] == width
+        # the views of all layers at once: made one by one they cost more than what is copied
+        self.slots = cache.kv[:, :, :, self.start : self.start + width].unbind(0)
+        self.keys = cache.k[:, :, :, : self.stop].unbind(0)
+        self.values = cache.v[:, :, :, : self.stop].unbind(0)
         offsets = torch.arange(width, device=device)
         if self.even:
             self.positions = (offsets + self.start).expand(cache.batch, width)

@@ -106,12 +106,14 @@ def forward(
     tokens, cache = cache.begin(tokens, new)
     w, eps = model.weights, model.shape.norm_eps
     path = kernels.path(model.table, tokens.numel(), tokens.shape[1])
-    angles = kernels.rope_angles(model.inverse, cache.positions, model.dtype)  # 2 × (B, T, 1, E)
+    turned, still = model.shape.n_heads + model.shape.n_kv_heads, model.shape.n_kv_heads
+    angles = kernels.rope_angles(model.inverse, cache.positions, model.dtype)
+    angles = kernels.with_still_heads(*angles, turned, still)  # 2 × (B, T, H+2K, E)
     x = F.embedding(tokens, w.tensors["token_embd.weight"])  # (B, T, D)
     with kernels.switches(path.linear):
         for index, layer in enumerate(w.layers):
-            x = x + _attention(model.shape, layer, path, index, x, angles, cache)
-            x = x + _mlp(layer, path, x, eps)
+            x = _attention(model.shape, layer, path, index, x, angles, cache).add_(x)
+            x = _mlp(layer, path, x, eps).add_(x)
     if head == "last":
         last = torch.tensor(cache.last, device=x.device)
         x = x[torch.arange(len(cache.last), device=x.device), last]  # (B, D)
@@ -136,17 +138,14 @@ def _attention(
     x = path.norm(x, layer.attn_norm, s.norm_eps)
     qkv = layer.attn_qkv(x, path.linear)  # (B, T, (H+2K)·E)
     qkv = qkv.view(batch, new, s.n_heads + 2 * s.n_kv_heads, s.head_dim)
-    both = s.n_heads + s.n_kv_heads
-    qk, v = qkv[:, :, :both], qkv[:, :, both:]  # (B, T, H+K, E), (B, T, K, E)
     if layer.attn_q_norm is not None:  # Qwen3: each head is normed before it is rotated
-        q, k = qk.split((s.n_heads, s.n_kv_heads), 2)
+        q, k, v = qkv.split((s.n_heads, s.n_kv_heads, s.n_kv_heads), 2)
         q = kernels.rms_norm(q, layer.attn_q_norm, s.norm_eps)
         k = kernels.rms_norm(k, layer.attn_k_norm, s.norm_eps)
-        qk = torch.cat((q, k), 2)
-    qk = kernels.rope(qk, *angles)  # (B, T, H+K, E)
-    qk = qk.transpose(1, 2)  # (B, H+K, T, E)
-    q, k = qk[:, : s.n_heads], qk[:, s.n_heads :]  # (B, H, T, E), (B, K, T, E)
-    k, v = cache.write(index, k, v.transpose(1, 2))  # (B, K, S, E) each
+        qkv = torch.cat((q, k, v), 2)
+    qkv = kernels.rope(qkv, *angles).transpose(1, 2)  # (B, H+2K, T, E); the values stay
+    q, kv = qkv.narrow(1, 0, s.n_heads), qkv.narrow(1, s.n_heads, 2 * s.n_kv_heads)
+    k, v = cache.write(index, kv)  # (B, K, S, E) each
     out = path.attention(q, k, v, cache.mask, cache.causal)  # (B, H, T, E)
     out = out.transpose(1, 2).reshape(batch, new, s.n_heads * s.head_dim)
     return layer.attn_output(out, path.linear)
@@ -156,7 +155,7 @@ def _mlp(layer: Layer, path: kernels.Path, x: Tensor, eps: float) -> Tensor:
     """down(silu(gate(x)) · up(x)): (B, T, D) -> (B, T, D). Shazeer, arXiv 2002.05202."""
     x = path.norm(x, layer.ffn_norm, eps)
     gate, up = layer.ffn_gate_up(x, path.linear).chunk(2, -1)  # 2 × (B, T, d_ff)
-    return layer.ffn_down(F.silu(gate) * up, path.linear)
+    return layer.ffn_down(F.silu(gate).mul_(up), path.linear)
 
 
 def _unsupported(s: ModelShape) -> str:
