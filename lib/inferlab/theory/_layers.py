@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 from inferlab.theory._attention import attention, latent_attention
 from inferlab.theory._ops import Row, Span, Widths, biases, elementwise, linear, norm, row, span
+from inferlab.theory.formulas import experts_touched
 
-__all__ = ["Widths", "experts_touched", "operations", "span"]
+__all__ = ["Widths", "operations", "span"]
 
 
 def operations(shape, widths: Widths, tokens: int, logits: int, spans: list[Span]) -> Iterator[Row]:
@@ -42,14 +43,6 @@ def operations(shape, widths: Widths, tokens: int, logits: int, spans: list[Span
     yield elementwise("residual", widths, tokens * d, 2 * layers, flops=1, operands=2)
     yield norm("output_norm", shape, widths, logits, d, 1)
     yield linear("head", widths, logits, shape.vocab, d, 1, weight=widths.head)
-
-
-def experts_touched(n_experts: int, n_active: int, tokens: int) -> float:
-    """E (1 - (1 - k/E)^T), written so that one token gives k exactly."""
-    if not tokens:
-        return 0.0
-    idle = n_experts - n_active
-    return n_experts - idle * (idle / n_experts) ** (tokens - 1)
 
 
 _ACTIVATION_FLOPS = {

@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from inferlab.theory import _layers
+from inferlab.theory import _layers, formulas
 from inferlab.theory.shapes import ModelShape
 from inferlab.theory.units import bytes_per_weight, canonical_dtype
 
@@ -124,7 +124,7 @@ class StepCount:
     @property
     def intensity(self) -> float:
         """Arithmetic intensity of the whole step in FLOP per byte."""
-        return self.flops / self.bytes
+        return formulas.arithmetic_intensity(self.flops, self.bytes)
 
     def op(self, name: str) -> OpCount:
         """The operation of this name. Raises ValueError, listing the names, if there is none."""
@@ -217,7 +217,7 @@ def rule_of_thumb_flops(n_params: float, tokens: float) -> float:
     A multiply and an add per parameter and token; attention is left out.
     rule_of_thumb_flops(70e9, 500) is 7.00e13. Source: arXiv 2001.08361, section 2.1.
     """
-    return 2 * n_params * tokens
+    return formulas.prefill_flops(n_params, tokens)
 
 
 def experts_touched(n_experts: int, n_active: int, tokens: int) -> float:
@@ -228,7 +228,7 @@ def experts_touched(n_experts: int, n_active: int, tokens: int) -> float:
     """
     if not 0 < n_active <= n_experts or tokens < 0:
         raise ValueError(f"{n_active} of {n_experts} experts for {tokens} tokens makes no sense")
-    return _layers.experts_touched(n_experts, n_active, tokens)
+    return formulas.experts_touched(n_experts, n_active, tokens)
 
 
 def bytes_resident(

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+from inferlab.theory import formulas
+
 
 @dataclass(frozen=True)
 class Timeline:
@@ -33,7 +35,7 @@ class Timeline:
     @property
     def ttft(self) -> float:
         """Time to first token, t_1 - t_sent: queueing, prefill and the first sample."""
-        return self._at(0) - self.sent
+        return formulas.ttft(self.sent, self._at(0))
 
     @property
     def itl(self) -> tuple[float, ...]:
@@ -47,9 +49,8 @@ class Timeline:
         n tokens span n - 1 intervals. Raises ValueError for fewer than two tokens, where it is
         undefined.
         """
-        if self.n < 2:
-            raise ValueError(f"TPOT is undefined for {self.n} output tokens: it needs at least two")
-        return (self.tokens[-1] - self.tokens[0]) / (self.n - 1)
+        first, last = (self.tokens[0], self.tokens[-1]) if self.tokens else (0.0, 0.0)
+        return formulas.tpot(first, last, self.n)
 
     @property
     def e2e(self) -> float:

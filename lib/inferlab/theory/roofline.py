@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from inferlab.theory import additive, counts
+from inferlab.theory import additive, counts, formulas
 from inferlab.theory.additive import Constants, Prediction
 from inferlab.theory.counts import Sequence, StepCount
 from inferlab.theory.shapes import ModelShape
@@ -54,7 +54,8 @@ def step_time(
     if n_gpus < 1:
         raise ValueError(f"n_gpus={n_gpus}: at least one machine does the work")
     moved = count.bytes if activations else count.bytes_streamed
-    return max(count.flops / machine.peak_flops(dtype), moved / machine.bandwidth) / n_gpus
+    peak, bandwidth = machine.peak_flops(dtype), machine.bandwidth
+    return formulas.roofline_time(count.flops, peak, moved, bandwidth) / n_gpus
 
 
 def decode_time(
@@ -104,7 +105,7 @@ def prefill_time(
 
 def ridge(machine: Machine, dtype: str = "bf16") -> float:
     """Ridge point peak / bandwidth, FLOP per byte: the intensity at which both limits meet."""
-    return machine.peak_flops(dtype) / machine.bandwidth
+    return formulas.ridge_point(machine.peak_flops(dtype), machine.bandwidth)
 
 
 def critical_batch(machine: Machine, weight_dtype: str = "bf16", dtype: str | None = None) -> float:
@@ -113,7 +114,8 @@ def critical_batch(machine: Machine, weight_dtype: str = "bf16", dtype: str | No
     B = ridge * b_w / 2: 2 FLOP per weight and token against b_w bytes per weight. Activations and
     KV cache are left out. Source: How to Scale Your Model, part 1.
     """
-    return ridge(machine, dtype or compute_dtype(weight_dtype)) * bytes_per_weight(weight_dtype) / 2
+    peak = machine.peak_flops(dtype or compute_dtype(weight_dtype))
+    return formulas.critical_batch(peak, bytes_per_weight(weight_dtype), machine.bandwidth)
 
 
 def mfu(
@@ -124,7 +126,7 @@ def mfu(
     flops / (seconds * n_gpus * machine.peak_flops(dtype)). The machine names the ceiling:
     nameplate or measured. Source: PaLM, arXiv 2204.02311, appendix B.
     """
-    return flops / (_positive(seconds) * n_gpus * machine.peak_flops(dtype))
+    return formulas.mfu(flops, _positive(seconds), n_gpus * machine.peak_flops(dtype))
 
 
 def mbu(bytes_moved: float, seconds: float, machine: Machine, n_gpus: int = 1) -> float:
@@ -133,7 +135,7 @@ def mbu(bytes_moved: float, seconds: float, machine: Machine, n_gpus: int = 1) -
     bytes_moved / (seconds * n_gpus * machine.bandwidth), with the bytes of weights and KV cache a
     step must read. Source: Databricks, LLM Inference Performance Engineering, 2023.
     """
-    return bytes_moved / (_positive(seconds) * n_gpus * machine.bandwidth)
+    return formulas.mbu(bytes_moved, _positive(seconds), n_gpus * machine.bandwidth)
 
 
 def _positive(seconds: float) -> float:
