@@ -1,4 +1,4 @@
-"""The command line: `inferlab doctor`, `inferlab run`, `inferlab book`, `inferlab bootstrap`.
+"""The command line: `inferlab doctor`, `run`, `book`, `claims`, `bootstrap`, …
 
 Exit status: 0 when all is fine, 1 when the check or the run failed, 2 for wrong usage.
 """
@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +15,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from inferlab.claims_command import claims
+from inferlab.terminal import in_a_sentence, interruptible, say
 
 __all__ = ["app", "main"]
 
@@ -98,7 +99,7 @@ def run(
 
     place = _root(root) if root else find_root()
     parameters = {"scale": scale.value, "device": device, "model": model}
-    with _interruptible():
+    with interruptible():
         results = run_notebooks(
             place,
             (build_dir or place / "_build").resolve() / "stage",
@@ -109,7 +110,7 @@ def run(
         )
     failed = [result for result in results if result.state == "failed"]
     if failed:
-        _say(f"{len(failed)} of {len(results)} notebooks failed.")
+        say(f"{len(failed)} of {len(results)} notebooks failed.")
     raise typer.Exit(int(bool(failed)))
 
 
@@ -128,7 +129,7 @@ def book(
     from inferlab.book.pages import find_root
 
     place = _root(root) if root else find_root()
-    with _interruptible():
+    with interruptible():
         site, built = build.build(place, (build_dir or place / "_build").resolve(), force=force)
     console = Console(soft_wrap=True)
     console.print("The book was built." if built else "The book is up to date.", style="green")
@@ -138,10 +139,11 @@ def book(
         words = "On Colab the notebooks cannot find the library: inferlab bootstrap, then commit."
         console.print(words, style="yellow")
     if check:
-        from inferlab.book import browser
+        from inferlab.book import browser, reading
         from inferlab.book import site as pages
 
-        problems = pages.check(site, private=(str(place),)) + browser.check(site)
+        problems = pages.check(site, private=(str(place),))
+        problems += browser.check(site) + reading.check(site)
         for problem in problems:
             console.print(Text(str(problem), style="red"))
         console.print(f"{len(problems)} faults found on the pages.")
@@ -179,7 +181,7 @@ def calibrate(
     from inferlab.engine.device import pick_device
     from inferlab.lab import ceilings
 
-    with _interruptible(), _in_a_sentence():
+    with interruptible(), in_a_sentence():
         found = ceilings.calibrate(str(pick_device(device)), quick=not thorough)
         if out:
             write_atomically(out, found.to_json() + "\n")
@@ -202,7 +204,7 @@ def measure(
     from inferlab.engine.load import DEFAULT
     from inferlab.lab.experiments import sweeps
 
-    with _interruptible(), _in_a_sentence(), Progress(console=Console(stderr=True)) as bar:
+    with interruptible(), in_a_sentence(), Progress(console=Console(stderr=True)) as bar:
         task = bar.add_task("ceilings", total=None)
 
         def show(done: int, total: int, what: str) -> None:
@@ -211,14 +213,17 @@ def measure(
         found = sweeps.measure(model or DEFAULT, device, scale.value, show)
         place = found.save(out or data.folder() / "measurements" / f"{found.id}.json")
     for what, why in found.left_out.items():
-        _say(f"Left out: {what}: {why}")
+        say(f"Left out: {what}: {why}")
     if found.disturbed:
-        _say(
+        say(
             f"{found.disturbed} points ran beside a busy process, on fewer threads: "
             "measure again while nothing else runs."
         )
     points = len(found.prefill) + len(found.decode)
     print(f"{points} points in {found.seconds:.0f} s: {_near(place)}")
+
+
+app.command()(claims)
 
 
 def main() -> None:
@@ -228,30 +233,8 @@ def main() -> None:
     try:
         app()
     except BookError as error:
-        _say(str(error))
+        say(str(error))
         sys.exit(2 if isinstance(error, WrongUse) else 1)
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Ctrl-C ends with one sentence and status 130, as shells expect."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        _say("Interrupted: nothing half-written was kept; the same command resumes.")
-        raise typer.Exit(130) from None
-
-
-@contextmanager
-def _in_a_sentence() -> Iterator[None]:
-    """What cannot be had or does not fit ends with what the library says of it, and status 1."""
-    from inferlab.engine.weights.fetch import FetchError
-
-    try:
-        yield
-    except (ValueError, MemoryError, OSError, FetchError) as error:
-        _say(str(error))
-        raise typer.Exit(1) from None
 
 
 def _root(folder: Path) -> Path:
@@ -271,11 +254,6 @@ def _near(path: Path) -> Path:
 def _python() -> str:
     """This interpreter as it is typed from here: a link is not followed out of its environment."""
     return str(_near(Path(sys.executable)))
-
-
-def _say(text: str) -> None:
-    """One message to standard error, in red, wrapped by nobody."""
-    Console(stderr=True, soft_wrap=True).print(Text(text, style="red"))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,107 @@
+"""The models that trials run on, made once in a process and kept: making one outlasts a trial.
+
+`small` is the default model with its real weights, where tokens matter. `wide` is a shape in which
+weights outweigh everything else, with random weights: time does not depend on what they say.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from inferlab.engine.generate import decode, prefill
+from inferlab.engine.kvcache import KVCache
+from inferlab.engine.load import DEFAULT, load, random_model
+from inferlab.engine.model import Model
+from inferlab.lab.probes import Probe
+from inferlab.lab.rates import read_ceiling
+from inferlab.theory import shapes
+from inferlab.theory.shapes import ModelShape
+
+TEXT = (
+    "The water in the kettle is hot because the stove gives it energy, and the steam that rises "
+    "from it carries that energy into the room."
+)
+"""A sentence to read, ours."""
+
+
+def wide_shape(layers: int = 4) -> ModelShape:
+    """Llama-3.2-1B cut to so many of its 16 layers; with four, 0.506 B parameters."""
+    whole = shapes.get("llama-3.2-1b")
+    return replace(whole, n_layers=layers, name=f"{whole.name}, {layers} layers")
+
+
+@functools.lru_cache(maxsize=2)
+def small(dtype: str = "fp32", device: str = "cpu") -> Model:
+    """SmolLM2-135M-Instruct with its weights and tokenizer."""
+    return load(DEFAULT, device, dtype)
+
+
+@functools.lru_cache(maxsize=3)
+def wide(layers: int = 4, dtype: str = "bf16", device: str = "cpu") -> Model:
+    """`wide_shape(layers)` with random weights."""
+    return random_model(wide_shape(layers), device, dtype)
+
+
+@functools.lru_cache(maxsize=1)
+def memory_read(device: str = "cpu") -> Probe:
+    """The read of memory that a decode pass is held against."""
+    return read_ceiling(device)
+
+
+@functools.lru_cache(maxsize=1)
+def tiny(dtype: str = "bf16", device: str = "cpu") -> Model:
+    """24 layers of next to no width, 5 M parameters: many operations and little to read."""
+    shape = replace(
+        wide_shape(24), d_model=128, n_heads=4, n_kv_heads=2, head_dim=32, d_ff=384, vocab=512,
+        name="24 narrow layers",
+    )  # fmt: skip
+    return random_model(shape, device, dtype)
+
+
+def ids(model: Model, count: int, seed: int = 0) -> list[int]:
+    """`count` token ids that jump about the vocabulary, the same every time."""
+    return [(7919 * i + 104729 + 31 * seed) % model.shape.vocab for i in range(count)]
+
+
+def reader(model: Model, prompt: int) -> Callable[[], object]:
+    """A call that reads a prompt of so many tokens in one pass."""
+    cache, tokens = model.cache(1, prompt), ids(model, prompt)
+
+    def read() -> None:
+        cache.clear()
+        prefill(model, cache, tokens)
+
+    return read
+
+
+def writer(model: Model, context: int, batch: int = 1) -> Callable[[], object]:
+    """A call that makes one decode pass after so many tokens, for `batch` sequences at once.
+
+    The cache is filled with random keys and values: real numbers, which nobody had to compute.
+    """
+    cache, last = filled(model, context, batch), ids(model, batch)
+
+    def write() -> None:
+        cache.lengths = [context] * batch
+        decode(model, cache, last)
+
+    return write
+
+
+def rereader(model: Model, context: int) -> Callable[[], object]:
+    """A call that writes one token without a cache: all tokens so far pass through again."""
+    tokens = ids(model, context + 1)
+    return lambda: prefill(model, model.no_cache(1, context + 1), tokens)
+
+
+def filled(model: Model, context: int, batch: int = 1) -> KVCache:
+    """A cache that holds `context` random keys and values of each sequence, and room for one."""
+    cache = model.cache(batch, context + 1)
+    for held in (cache.k, cache.v):
+        held.normal_(generator=torch.Generator(held.device).manual_seed(0))
+    cache.lengths = [context] * batch
+    return cache
