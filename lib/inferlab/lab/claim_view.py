@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 
 from inferlab.lab import verdicts
+from inferlab.lab.intervals import Interval
 from inferlab.lab.verdicts import Statement
 from inferlab.theory.units import si
 
@@ -134,11 +136,57 @@ def _statement(stated: Statement, unit: str) -> str:
 
 
 def _interval(case) -> str:
-    m = case.measured
+    return _span(case.measured, case.unit)
+
+
+def _span(m: Interval, unit: str) -> str:
     if m.is_exact:
-        return number(m.value, case.unit)
-    ends = f"{number(m.low, case.unit)} to {number(m.high, case.unit)}"
-    return f"{number(m.value, case.unit)} ({m.level * 100:.3g} % interval {ends}, n = {m.n})"
+        return number(m.value, unit)
+    ends = f"{number(m.low, unit)} to {number(m.high, unit)}"
+    return f"{number(m.value, unit)} ({m.level * 100:.3g} % interval {ends}, n = {m.n})"
+
+
+def measured_text(case: Mapping) -> str:
+    """What was measured in a case of `Result.to_dict`, with its interval."""
+    m = case["measured"]
+    return _span(Interval(m["value"], m["low"], m["high"], m["level"], m["n"]), case["unit"])
+
+
+def stated_text(case: Mapping, party: str) -> str:
+    """What a party states in such a case, and how that came out."""
+    if party not in case["statements"]:
+        return "says nothing"
+    stated = Statement(**case["statements"][party])
+    return f"{_statement(stated, case['unit'])}: {case['outcomes'][party]}"
+
+
+def residual(case: Mapping) -> str:
+    """One line on such a case: what was measured, what was stated, how far the one is from the
+    other (measured ÷ stated; the difference where 0 is stated).
+    """
+    parties = [p for p in ("source", "ours") if p in case["statements"]]
+    parts = [f"{case['regime']}: {measured_text(case)}"]
+    value = case["measured"]["value"]
+    for party in parties:
+        stated = Statement(**case["statements"][party])
+        far = f"{value - stated.value:+.3g}"
+        if stated.value:
+            far = f"{value / stated.value:.3g} times that"
+        who = "the source" if party == "source" else "we"
+        says = "says" if party == "source" else "say"
+        parts.append(f"{who} {says} {_statement(stated, case['unit'])} ({far})")
+    return "; ".join(parts)
+
+
+def made_on(provenance: Mapping) -> str:
+    """Machine, threads, day and commit of a result, in one phrase."""
+    machine = provenance.get("accelerator") or provenance.get("cpu") or "unknown machine"
+    threads = provenance.get("threads")
+    parts = [str(machine)] + ([f"{threads} threads"] if threads else [])
+    parts += [str(provenance.get("date", ""))[:10]]
+    if provenance.get("commit"):
+        parts.append(f"commit {provenance['commit']}")
+    return ", ".join(part for part in parts if part)
 
 
 def number(value: float, unit: str) -> str:

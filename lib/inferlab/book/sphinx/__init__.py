@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from inferlab.book.sphinx import mathematics, run_inference
+from inferlab.book.sphinx import claim_ledger, claim_mark, mathematics, run_inference
 
 __all__ = ["setup"]
 
