@@ -11,6 +11,8 @@ __all__ = ["setup"]
 
 def setup(app: Any) -> dict[str, bool]:
     """Sphinx calls this once; each extension registers itself."""
+    claim_ledger.setup(app)
+    claim_mark.setup(app)
     mathematics.setup(app)
     run_inference.setup(app)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
