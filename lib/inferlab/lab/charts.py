@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
 from inferlab.lab.intervals import Interval
-from inferlab.lab.plots import _FAINT, _INK, DECODE, Figure, figure
+from inferlab.lab.plots import _FAINT, _INK, DECODE, Figure, Series, figure
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,56 @@ def against(
     return figure(
         draw, alt=alt, caption=caption, height=height, data=data, provenance=provenance, name=name
     )
+
+
+def growth(
+    series: Sequence[Series],
+    marks: Mapping[str, float],
+    *,
+    x_label: str,
+    y_label: str,
+    alt: str,
+    caption: str = "",
+    name: str = "growth",
+) -> Figure:
+    """Counts that grow with x beside their formula: a line, and points where `low` is given; both
+    axes logarithmic. `marks` are level lines, named at their left end.
+    """
+
+    def draw(axes: Axes, narrow: bool) -> None:
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log", base=2)
+        ticks = sorted({x for one in series for x in one.x})
+        for text, level in marks.items():
+            axes.plot((ticks[0], ticks[-1]), (level, level), color=_FAINT, linewidth=1)
+            axes.annotate(
+                text, (ticks[0], level), (0, 2), textcoords="offset points", va="bottom", fontsize=9
+            )
+        for one in series:
+            if one.low is None:
+                axes.plot(one.x, one.y, color=DECODE, linewidth=1.6)
+                axes.annotate(
+                    one.label, (one.x[-1], one.y[-1]), (7, 0), textcoords="offset points",
+                    va="center", color=DECODE, annotation_clip=False, fontsize=9,
+                )  # fmt: skip
+            else:
+                axes.plot(one.x, one.y, "o", color=DECODE, markersize=5)
+        shown = ticks[::2] if narrow else ticks
+        axes.set_xticks(shown, [f"{x:,}" for x in shown])
+        axes.minorticks_off()
+        axes.yaxis.set_major_formatter(lambda value, _: f"×{value:g}")
+        axes.set_xlim(
+            ticks[0] / 1.25, ticks[-1] * (ticks[-1] / ticks[0]) ** (0.5 if narrow else 0.2)
+        )
+        axes.spines["bottom"].set_bounds(ticks[0] / 1.25, ticks[-1])
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+
+    data = [
+        {"series": s.label, "kind": "formula" if s.low is None else "counted", "x": x, "y": y}
+        for s in series for x, y in zip(s.x, s.y, strict=True)
+    ]  # fmt: skip
+    return figure(draw, alt=alt, caption=caption, height=3.6, data=data, name=name)
 
 
 def factors(

@@ -113,6 +113,14 @@ def exact_answer(shape: ModelShape, prompt: int, answer: int) -> int:
     return sum(exact(shape, 1, prompt + i).matmul_flops for i in range(answer - 1))
 
 
+def multiplied(shape: ModelShape) -> int:
+    """Parameters that one token is multiplied with: those in matrices that its products take.
+
+    Embeddings, norms and biases are not among them, nor the experts it is not sent to.
+    """
+    return theory_parts(exact(shape)).linear // 2
+
+
 def context_where_attention_adds(shape: ModelShape, share: float) -> float:
     """Tokens in the cache at which attention costs `share` of what the weights cost.
 
