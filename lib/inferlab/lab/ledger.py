@@ -120,6 +120,9 @@ class Ledger(Mapping[str, Entry]):
             )
         return self._entries[id]
 
+    def __contains__(self, id: object) -> bool:
+        return id in self._entries
+
     def __iter__(self):
         return iter(self._entries)
 

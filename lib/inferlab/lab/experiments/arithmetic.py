@@ -5,6 +5,7 @@ The counts themselves are those of `flops`: the engine's own operations, as they
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -53,6 +54,7 @@ def worked_example(plant: str = "") -> dict[str, float]:
     return {k: n / 2 for k, n in found.items()} if plant == "macs" else found
 
 
+@functools.cache
 def write_over_read(tokens: int = 500) -> float:
     """FLOPs of writing ÷ FLOPs of reading, as many tokens each, counted for Llama-2-7B."""
     model = flops.skeleton(HEAVY)

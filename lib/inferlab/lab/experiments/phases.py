@@ -119,26 +119,26 @@ def cache_or_none(
 
 
 def first_token(
-    model: Model | None = None, prompt: int = 128, ahead: int = 2, rounds: int = ROUNDS,
+    model: Model | None = None, prompt: int = 64, ahead: int = 1, rounds: int = ROUNDS,
     plant: str = "",
 ) -> list[Case]:  # fmt: skip
     """Time to the first token ÷ time of prefill alone: nobody waiting, and `ahead` before us.
 
-    The engine serves one request at a time here; each of those ahead writes four tokens.
+    The engine serves one request at a time here; each of those ahead writes three tokens.
     plant  "second-token": the clock is read at the second token
     """
     model = model or standins.wide(2)
     tokens, alone = standins.ids(model, prompt), standins.reader(model, prompt)
 
     def first() -> None:
-        steps = generate(model, tokens, 4)
+        steps = generate(model, tokens, 3)
         next(steps)
         if plant == "second-token":
             next(steps)
 
     def waiting() -> None:
         for _ in range(ahead):
-            list(generate(model, tokens, 4))
+            list(generate(model, tokens, 3))
 
     def queued() -> None:
         waiting()

@@ -103,3 +103,13 @@ def as_foreseen(result: Result) -> bool:
     return result.verdict == result.entry.expected(regimes) and all(
         case.as_expected for case in result.cases
     )
+
+
+def counted() -> tuple[str, ...]:
+    """The claims whose trial counts and reads no clock, in their order: seconds for all of them."""
+    book = ledger.read()
+    return tuple(
+        id
+        for id, entry in book.items()
+        if id in TRIALS and entry.by == "count" and all(r.by != "clock" for r in entry.regimes)
+    )
