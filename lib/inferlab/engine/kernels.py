@@ -272,11 +272,18 @@ def attention_sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal:
 
 
 def attention_grouped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """For one new token: the G heads of a group become rows of one product, K and V read once."""
+    """For one new token: the G heads of a group become rows of one product, K and V read once.
+
+    A single row of 16 bits takes twice as long as two rows on a CPU, where torch has no kernel of
+    its own for it: it is asked for twice.
+    """
     if q.shape[2] != 1:
         return attention_sdpa(q, k, v, mask, causal)
     batch, heads, _, width = q.shape
     rows = q.reshape(batch, k.shape[1], heads // k.shape[1], width)  # (B, K, G, E)
+    if rows.shape[2] == 1 and rows.element_size() == 2 and rows.device.type == "cpu":
+        rows = rows.expand(-1, -1, 2, -1)
+        return F.scaled_dot_product_attention(rows, k, v, attn_mask=mask)[:, :, :1]
     out = F.scaled_dot_product_attention(rows, k, v, attn_mask=mask)
     return out.reshape(batch, heads, 1, width)
 
