@@ -375,3 +375,22 @@ def test_what_is_streamed_is_part_of_what_moves(shape, sequence):
     assert count.intensity == count.flops / count.bytes
     decode = counts.bytes_per_step(shape, 3, sequence.past)
     assert decode == step(shape, [Sequence(1, sequence.past)] * 3).bytes_streamed
+
+
+@given(past=st.integers(0, 40), new=st.integers(1, 40), block=st.integers(1, 17))
+def test_a_kernel_that_computes_keys_in_blocks(past, new, block):
+    """Between the needed pairs and the full square, counted query by query."""
+    shape = shapes.get("smollm2-135m")
+
+    def pairs(**how) -> int:
+        found = counts.step(shape, [counts.Sequence(new, past)], **how).op("scores")
+        return found.flops // (2 * shape.n_layers * shape.n_heads * shape.head_dim)
+
+    by_hand = sum(min(-(-p // block) * block, past + new) for p in range(past + 1, past + new + 1))
+    assert pairs(causal_block=block) == by_hand
+    assert pairs() == pairs(causal_block=1) <= by_hand <= pairs(causal_half=False)
+
+
+def test_a_block_of_no_keys_is_refused():
+    with pytest.raises(ValueError, match="causal_block=0"):
+        counts.step(shapes.get("smollm2-135m"), [counts.Sequence(1)], causal_block=0)

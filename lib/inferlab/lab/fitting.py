@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from inferlab.theory.additive import PATHS, PHASES, RATES, Constants, Fitted, Range
+from inferlab.theory.additive import PATHS, PHASES, RATES, Constants, Fitted, Prediction, Range
 from inferlab.theory.constants import path_of
 from inferlab.theory.roofline import Machine, predict, step_costs
 from inferlab.theory.shapes import ModelShape
@@ -34,6 +34,7 @@ class Row:
 
     group   rows of one group (default: the shape's name) are resampled and left out together
     n_gpus  tensor-parallel; label: whatever tells the row to a reader
+    machine  the ceilings as they were while this step was timed, where they drift; None: as given
     """
 
     shape: ModelShape
@@ -49,6 +50,7 @@ class Row:
     n_gpus: int = 1
     group: str = ""
     label: str = ""
+    machine: Machine | None = None
 
     def __post_init__(self):
         if self.phase not in PHASES:
@@ -77,25 +79,28 @@ class Row:
 def fit(
     rows: Iterable[Row],
     machine: Machine,
-    free: dict[str, Sequence[str]] | None = None,
+    free: dict[str | tuple[str, str], Sequence[str]] | None = None,
     base: Constants | None = None,
     by_path: bool = True,
     ceilings: bool = True,
     resamples: int = 200,
     name: str = "",
+    causal_block: int = 1,
 ) -> Fitted:
     """The machine with the constants that fit these rows best, each with its interval.
 
     minimise the sum over rows of ((predicted − measured) / measured)², constants non-negative.
 
-    free       phase -> constants to fit, in order: where two cannot be told apart, the earlier
-               takes it all and the later says so. Default `FREE`
+    free       phase, or (phase, path), -> constants to fit, in order: where two cannot be told
+               apart, the earlier takes it all and the later says so. Default `FREE`
     base       values of the constants that are not fitted; default: ideal
     by_path    fit each kernel path (gemv, small, gemm) by itself; False: one set for all rows of a
                phase, fewer constants for a table with few rows
     ceilings   hold every share of a ceiling at 1 or less, as physics does where the ceiling is a
                nameplate; False where it was measured and may be exceeded
-    resamples  of the bootstrap: whole groups where there are 4 or more, else single rows
+    causal_block  keys that the attention kernel computes at a time (`counts.step`)
+    resamples  of the bootstrap: whole groups where there are 4 or more, else single rows; 0 gives
+               the values without intervals
     Raises ValueError when there are no rows.
     """
     base, chosen, found = base or Constants(), {**FREE, **(free or {})}, {}
@@ -105,15 +110,22 @@ def fit(
     if not parts:
         raise ValueError("no rows were given: constants are fitted to measured steps")
     for key in sorted(parts, key=lambda k: (k[0], (*PATHS, "any").index(k[1]))):
-        problem = _Problem(parts[key], machine, tuple(chosen[key[0]]), base, ceilings)
+        names = tuple(chosen.get(key, chosen[key[0]]))
+        problem = _Problem(parts[key], Fitted(machine, {}, "", causal_block), names, base, ceilings)
         found[key] = problem.constants(resamples)
-    return Fitted(machine, found, name)
+    return Fitted(machine, found, name, causal_block)
 
 
 def errors(machine: Machine, rows: Iterable[Row]) -> np.ndarray:
     """Relative errors (predicted − measured) / measured of `roofline.predict` on these rows."""
-    made = [float(predict(r.shape, machine, **r.arguments())) / r.seconds - 1 for r in rows]
-    return np.array(made)
+    return np.array([float(predicted(machine, row)) / row.seconds - 1 for row in rows])
+
+
+def predicted(machine: Machine, row: Row) -> Prediction:
+    """`roofline.predict` of a row, at the ceilings that its own machine had, where it has one."""
+    if row.machine is not None and isinstance(machine, Fitted):
+        machine = replace(machine, machine=row.machine)
+    return predict(row.shape, machine, **row.arguments())
 
 
 def leave_out(
@@ -134,7 +146,7 @@ def leave_out(
     for group in groups:
         seen = fitted([row for row in rows if by(row) != group])
         mine = [row for row in rows if by(row) == group]
-        made += [(row, float(predict(row.shape, seen, **row.arguments()))) for row in mine]
+        made += [(row, float(predicted(seen, row))) for row in mine]
     return made
 
 
@@ -170,7 +182,7 @@ class _Problem:
     def __init__(
         self,
         rows: list[Row],
-        machine: Machine,
+        machine: Fitted,
         free: tuple[str, ...],
         base: Constants,
         ceilings: bool,
@@ -180,7 +192,8 @@ class _Problem:
         self.floor = np.array([float(ceilings and name in SHARES) for name in free])
         columns, offset = [], []
         for row in rows:
-            amounts, _ = step_costs(row.shape, machine, **row.arguments())
+            here, block = row.machine or machine, machine.causal_block
+            amounts, _ = step_costs(row.shape, here, **row.arguments(), causal_block=block)
             owner = {name: self._owner(name) for _, name in amounts}
             columns.append(
                 [sum(a for (_, k), a in amounts.items() if owner[k] == name) for name in free]
@@ -213,15 +226,13 @@ class _Problem:
                 ranges[name] = Range(values[name], values[name], why[i])
                 continue
             at = kept.index(i)
-            low, high = np.quantile(tried[:, at], (0.025, 0.975)) if len(tried) else (best[at],) * 2
-            low, high = min(low, best[at]), max(high, best[at])
-            wide = self._wide(low, high, self.columns[:, i])
-            if name in RATES:
-                values[name] = _inverse(best[at])
-                ranges[name] = Range(_inverse(high), _inverse(low), wide)
-            else:
-                values[name] = float(best[at])
-                ranges[name] = Range(float(low), float(high), wide)
+            values[name] = _inverse(best[at]) if name in RATES else float(best[at])
+            if not len(tried):
+                continue
+            low, high = np.quantile(tried[:, at], (0.025, 0.975))
+            low, high = float(min(low, best[at])), float(max(high, best[at]))
+            ends = (_inverse(high), _inverse(low)) if name in RATES else (low, high)
+            ranges[name] = Range(*ends, self._wide(low, high, self.columns[:, i]))
         return replace(self.base, **values, ranges=ranges)
 
     def _told_apart(self) -> tuple[list[int], dict[int, str]]:

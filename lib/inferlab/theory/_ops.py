@@ -29,16 +29,23 @@ class Span(NamedTuple):
     read: int
 
 
-def span(shape, new: int, past: int, causal_half: bool) -> Span:
+def span(shape, new: int, past: int, causal_half: bool, block: int = 1) -> Span:
     """Attention of `new` tokens after `past`: the window w, if any, limits what a query sees.
 
     Needed pairs: sum over i = 1 ... new of min(past + i, w). Computed pairs without the causal
-    half: new * min(past + new, w + new - 1), the block of keys any of the queries sees.
+    half: new * min(past + new, w + new - 1), the block of keys any of the queries sees. In blocks
+    of b keys a query at position p computes those to the end of its block: min(b ceil(p/b), all).
     """
     window = shape.sliding_window or past + new
     read = min(past + new, window + new - 1)
     if not causal_half:
         return Span(new, past + new, new * read, read)
+    if block > 1:
+        edges = range(past // block * block, past + new, block)
+        inside = [min(e + block, past + new) for e in edges]  # the end of each block of keys
+        queries = [end - max(e, past) for e, end in zip(edges, inside, strict=True)]
+        seen = sum(n * min(end, read) for n, end in zip(queries, inside, strict=True))
+        return Span(new, past + new, seen, read)
     growing = max(0, min(new, window - past))
     pairs = growing * past + growing * (growing + 1) // 2 + (new - growing) * window
     return Span(new, past + new, pairs, read)

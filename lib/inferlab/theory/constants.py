@@ -120,11 +120,13 @@ class Fitted:
     constants  (phase, path) -> Constants; the path 'any' holds where no other is given, and so does
                the phase alone, 'decode' or 'prefill', as a key
     name       what they are constants of: machine, data type, serving program
+    causal_block  keys that its attention kernel computes at a time (`counts.step`)
     """
 
     machine: object
     constants: Mapping[tuple[str, str] | str, Constants] = field(hash=False)
     name: str = ""
+    causal_block: int = 1
 
     def __post_init__(self):
         for key in self.constants:

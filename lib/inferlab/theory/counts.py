@@ -143,6 +143,7 @@ def step(
     act_dtype: str | None = None,
     head_dtype: str | None = None,
     causal_half: bool = True,
+    causal_block: int = 1,
     head: str = "last",
 ) -> StepCount:
     """Work of one step over any mix of sequences in prefill and in decode.
@@ -155,6 +156,8 @@ def step(
                   sequence with c cached tokens sees c + i of them, n c + n (n + 1) / 2 in all.
                   False counts n (c + n), as a kernel that computes the masked half does. Decode is
                   the same either way.
+    causal_block  keys that a kernel computes at a time: within a block it computes the masked pairs
+                  too, and only whole blocks above the diagonal are left out. 1: the needed pairs.
     head          'last': logits at the last position of each sequence; 'all': at every position.
 
     A sliding window limits the keys a query sees and the cache that is read. A MoE step is expected
@@ -166,6 +169,8 @@ def step(
     batch = tuple(sequences)
     if not batch:
         raise ValueError("a step needs at least one sequence")
+    if causal_block < 1:
+        raise ValueError(f"causal_block={causal_block}: a kernel computes 1 key at a time or more")
     if head not in ("last", "all"):
         raise ValueError(f"head={head!r}: logits are taken at 'last' or at 'all' positions")
     tokens = sum(s.new for s in batch)
@@ -180,7 +185,7 @@ def step(
         widths,
         tokens=tokens,
         logits=len(batch) if head == "last" else tokens,
-        spans=[_layers.span(shape, s.new, s.past, causal_half) for s in batch],
+        spans=[_layers.span(shape, s.new, s.past, causal_half, causal_block) for s in batch],
     )
     return StepCount(tuple(OpCount(**row) for row in rows), tokens, len(batch))
 

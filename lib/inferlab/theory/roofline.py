@@ -179,9 +179,10 @@ def predict(
     length = context if prompt is None else prompt
     rows = batch * (length if phase == "prefill" else 1)
     dtype = dtype or compute_dtype(weight_dtype)
+    block = machine.causal_block if isinstance(machine, additive.Fitted) else 1
     amounts, plain = step_costs(
         shape, machine, phase, batch, context, prompt, weight_dtype, kv_dtype, dtype, head_dtype,
-        n_gpus,
+        n_gpus, block,
     )  # fmt: skip
     path, note = additive.path_of(rows), "constants as passed"
     if constants is None and isinstance(machine, additive.Fitted):
@@ -203,22 +204,25 @@ def step_costs(
     dtype: str | None = None,
     head_dtype: str | None = None,
     n_gpus: int = 1,
+    causal_block: int = 1,
 ) -> tuple[additive.Costs, float]:
     """(amounts, seconds of the plain roofline) of the step that `predict` prices: a row of a fit.
 
-    Arguments as for `predict`; `additive.costs` says what the amounts are.
+    Arguments as for `predict`, causal_block as for `counts.step`; `additive.costs` says what the
+    amounts are. The roofline counts the needed pairs alone.
     """
     if batch < 1:
         raise ValueError(f"batch={batch}: a step works on at least one sequence")
     length = context if prompt is None else prompt
     one = Sequence(1, context) if phase == "decode" else Sequence(length)
-    count = counts.step(
-        shape, [one] * batch, weight_dtype=weight_dtype, kv_dtype=kv_dtype, head_dtype=head_dtype
-    )
+    kinds = {"weight_dtype": weight_dtype, "kv_dtype": kv_dtype, "head_dtype": head_dtype}
+    count = needed = counts.step(shape, [one] * batch, **kinds)
+    if causal_block > 1:
+        count = counts.step(shape, [one] * batch, causal_block=causal_block, **kinds)
     dtype = dtype or compute_dtype(weight_dtype)
     of_head = compute_dtype(head_dtype) if head_dtype else dtype
     amounts = additive.costs(count, shape, machine, dtype, n_gpus, of_head, compute_dtype(dtype))
-    return amounts, step_time(count, machine, dtype, n_gpus)
+    return amounts, step_time(needed, machine, dtype, n_gpus)
 
 
 _IDEAL = (
