@@ -110,12 +110,24 @@ def worst(findings: Sequence[Finding]) -> Finding:
     measured = [one for one in findings if not one.predicted]
     if not measured:
         raise ValueError("none of these findings was measured")
-    return max(measured, key=_distance)
+    return max(measured, key=distance)
 
 
-def _distance(one: Finding) -> float:
+def distance(one: Finding) -> float:
+    """|ln factor|: how far the belief is off; for an inequality ln factor, below 0 if it holds."""
     far = math.log(one.off.value)
     return far if one.at_most else abs(far)
+
+
+def data(groups: Iterable[Sequence[Finding]]) -> list[dict]:
+    """One plain row per finding, for a figure's download."""
+    return [
+        {"statement": STATEMENTS[one.statement], "regime": one.regime, "promised": one.believed,
+         "found": one.found, "unit": one.unit, "times off": one.off.value, "low": one.off.low,
+         "high": one.off.high, "rounds": one.off.n,
+         "outcome": "predicted" if one.predicted else one.outcome}
+        for group in groups for one in group
+    ]  # fmt: skip
 
 
 def _number(value: float, unit: str) -> str:

@@ -1,0 +1,128 @@
+"""A map of machines: how much they read and compute per second, and where the two limits meet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+
+from inferlab.lab.plots import _FAINT, _INK, DECODE, Figure, figure
+from inferlab.theory.units import si
+
+_SIDES = (((8, 0), "left", "center"), ((-8, 0), "right", "center"), ((0, 8), "center", "bottom"),
+          ((0, -8), "center", "top"), ((7, 7), "left", "bottom"), ((-7, -7), "right", "top"),
+          ((7, -7), "left", "top"), ((-7, 7), "right", "bottom"))  # fmt: skip
+_LETTER, _LINE = 0.56, 1.25  # width of a letter and height of a line, in font sizes
+
+
+@dataclass(frozen=True)
+class Place:
+    """A machine on the map: bandwidth in B/s, rate in FLOP/s; `measured`, or only as printed."""
+
+    label: str
+    bandwidth: float
+    rate: float
+    measured: bool
+
+
+def machine_map(
+    places: Sequence[Place],
+    *,
+    ridges: Sequence[float] = (10, 30, 100, 300),
+    x_label: str,
+    y_label: str,
+    alt: str,
+    caption: str = "",
+    provenance: Mapping[str, object] | None = None,
+    name: str = "machines",
+) -> Figure:
+    """Machines by bandwidth and rate, both axes logarithmic, with lines of equal ridge point.
+
+    Measured machines are full dots with bold names, nameplates open ones. Raises ValueError
+    without a machine.
+    """
+    if not places:
+        raise ValueError("a map needs at least one machine")
+
+    def draw(axes: Axes, narrow: bool) -> None:
+        size = 8 if narrow else 9.5
+        _frame(axes, places)
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        axes.xaxis.set_major_formatter(lambda value, _: si(value, "B/s", 1))
+        axes.yaxis.set_major_formatter(lambda value, _: si(value, "FLOP/s", 1))
+        axes.minorticks_off()
+        axes.figure.draw_without_rendering()  # now it is known where a point comes to lie
+        taken = _ridges(axes, ridges, size)
+        for one in sorted(places, key=lambda p: not p.measured):
+            colour = DECODE if one.measured else _INK
+            axes.plot([one.bandwidth], [one.rate], "o", color=colour, markersize=7,
+                      markerfacecolor=colour if one.measured else "none")  # fmt: skip
+            _label(axes, one, places, taken, size)
+
+    data = [
+        {"machine": p.label, "bandwidth (B/s)": p.bandwidth, "rate (FLOP/s)": p.rate,
+         "ridge (FLOP/B)": p.rate / p.bandwidth, "kind": "measured" if p.measured else "nameplate"}
+        for p in places
+    ]  # fmt: skip
+    return figure(
+        draw, alt=alt, caption=caption, height=4.6, data=data, provenance=provenance, name=name
+    )
+
+
+def _frame(axes: Axes, places: Sequence[Place]) -> None:
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for scale, values in ((axes.set_xlim, [p.bandwidth for p in places]),
+                          (axes.set_ylim, [p.rate for p in places])):  # fmt: skip
+        scale(min(values) / 2.2, max(values) * 2.6)
+
+
+def _ridges(axes: Axes, ridges: Sequence[float], size: float) -> list[tuple]:
+    """Lines on which rate ÷ bandwidth is the same, each named where it begins; boxes of names."""
+    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    taken = []
+    for ridge in ridges:
+        begin, end = max(left, low / ridge), min(right, high / ridge)
+        if begin >= end:
+            continue
+        axes.plot([begin, end], [begin * ridge, end * ridge], color=_FAINT, linewidth=1, zorder=0)
+        text = axes.annotate(
+            f"{ridge:g} FLOP/B", (begin, begin * ridge), (9, 1), textcoords="offset points",
+            ha="left", va="bottom", fontsize=size - 1, zorder=0, alpha=0.75,
+        )  # fmt: skip
+        taken.append(text.get_window_extent().extents)
+    return [tuple(box) for box in taken]
+
+
+def _label(axes: Axes, one: Place, places: Sequence[Place], taken: list, size: float) -> None:
+    """The name beside its dot, on the first side where no other name or dot is in the way."""
+    scale = axes.figure.dpi / 72
+    to_pixels = axes.transData.transform
+    dots = [tuple(to_pixels((p.bandwidth, p.rate))) for p in places if p is not one]
+    x, y = to_pixels((one.bandwidth, one.rate))
+    width, height = _LETTER * size * scale * len(one.label), _LINE * size * scale
+    best = None
+    for offset, across, upright in _SIDES:
+        left = x + offset[0] * scale - width * {"left": 0, "center": 0.5, "right": 1}[across]
+        low = y + offset[1] * scale - height * {"bottom": 0, "center": 0.5, "top": 1}[upright]
+        box = (left, low, left + width, low + height)
+        hits = sum(_overlap(box, other) for other in taken)
+        hits += sum(box[0] - 5 < a < box[2] + 5 and box[1] - 5 < b < box[3] + 5 for a, b in dots)
+        hits += 3 * (not axes.bbox.x0 <= left <= left + width <= axes.bbox.x1 + 40)
+        if best is None or hits < best[0]:
+            best = hits, offset, across, upright, box
+        if not hits:
+            break
+    _, offset, across, upright, box = best
+    taken.append(box)
+    axes.annotate(
+        one.label, (one.bandwidth, one.rate), offset, textcoords="offset points", ha=across,
+        va=upright, fontsize=size, color=DECODE if one.measured else _INK,
+        fontweight="bold" if one.measured else "normal", annotation_clip=False,
+    )  # fmt: skip
+
+
+def _overlap(a: tuple, b: tuple) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
