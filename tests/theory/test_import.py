@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 MODULES = ["units", "tensors", "shapes", "hardware", "counts", "roofline", "latency", "economics"]
+MODULES += ["notation", "equations", "formulas"]
 HEAVY = {"torch", "pandas", "pint", "scipy", "numpy", "sympy", "matplotlib", "transformers"}
 
 

@@ -118,7 +118,7 @@ def _plain(node: ast.expr, units: Mapping[str, str], what: str) -> Any:
 
 def _same(one: Any, other: Any, where: str) -> Any:
     """`one`, if the other unit is the same; else UnitMismatch."""
-    ratio = (1 * one / (1 * other)).to_base_units()
+    ratio = (1 * other / (1 * one)).to_base_units()
     if not ratio.unitless or not isclose(ratio.magnitude, 1.0, rel_tol=1e-12):
         by = f", off by a factor of {ratio.magnitude:.6g}" if ratio.unitless else ""
         raise UnitMismatch(f"{where}: {one or 1} is not {other or 1}{by}")

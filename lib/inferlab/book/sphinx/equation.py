@@ -182,6 +182,8 @@ def _link(env: Any) -> Link:
         target = page_of(kind, name)
         if target not in env.found_docs:
             return ""
+        if target == env.docname:
+            return ""  # the page itself
         return env.app.builder.get_relative_uri(env.docname, target)
 
     return link

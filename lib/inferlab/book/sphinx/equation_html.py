@@ -27,7 +27,7 @@ def reader(equation: Equation, link: Link, page: str = "", mark: str = "") -> st
     head = f'<p class="eq-title">{heading}</p>' if heading else ""
     return (
         f'<equation-reader class="eq">{head}'
-        f'<div class="eq-formula" role="group" tabindex="0" aria-label="{title}, formula">'
+        f'<div class="eq-formula" role="group" aria-label="{words}">'
         f"{MathML(link, mark).math(equation)}</div>"
         '<p class="eq-say" aria-live="polite">Each part leads to its page.</p>'
         f'<details class="eq-words"><summary>In words, and as LaTeX</summary><p>{words}</p>'
@@ -82,18 +82,20 @@ def role_of(symbol: Symbol, equation: Equation | None = None) -> str:
 
 
 def value_text(value: Any, unit: str = "1") -> str:
-    """A value as it is read: 7.00e13 as 70.0 T, small lists in full, whole numbers as such."""
+    """A value as it is read: whole numbers as such, others to four digits, 7.0e13 as 70 T FLOP.
+
+    Lists are written in full. `unit` decides whether a large number takes an SI prefix.
+    """
     if isinstance(value, Sequence):
         return "(" + ", ".join(value_text(v) for v in value) + ")"
-    if value == int(value) and abs(value) < 1e5:
+    if value == int(value) and abs(value) < 1e7:
         return f"{int(value):,}"
     if 1e-3 <= abs(value) < 1e5:
         return f"{value:.4g}"
-    return f"{value:.3e}" if unit == "1" or abs(value) < 1e-3 else _large(value)
-
-
-def _large(value: float) -> str:
-    return f"{value:.3e}".replace("e+", "e") + f" ({si(value).strip()})"
+    if unit == "1" or abs(value) < 1e-3:
+        mantissa, exponent = f"{value:.4g}".split("e")
+        return f"{mantissa}e{int(exponent)}"
+    return si(value, digits=4)
 
 
 def _value(symbol: Symbol, equation: Equation, values: Mapping[str, Any]) -> str:

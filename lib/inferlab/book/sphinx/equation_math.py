@@ -12,11 +12,12 @@ from html import escape
 from inferlab.book.sphinx.equation_print import Printer
 from inferlab.theory.notation import OPERATIONS, Symbol
 
-__all__ = ["Link", "MathML", "letter", "unit_text"]
+__all__ = ["PLAIN_NUMBER", "Link", "MathML", "letter", "unit_text"]
 
 # (kind, name) -> address of the page, or "" where there is none; kind: "symbol" or "operation".
 Link = Callable[[str, str], str]
 
+PLAIN_NUMBER = "a plain number"
 _RELATIONS = {"≤": "≤", "<": "&lt;"}
 
 
@@ -30,7 +31,7 @@ def letter(symbol: Symbol) -> str:
 def unit_text(unit: str) -> str:
     """A unit as a reader sees it: FLOP/(parameter·token); "a plain number" for 1."""
     if unit == "1":
-        return "a plain number"
+        return PLAIN_NUMBER
     return unit.replace("*", "·").replace("second", "s").replace("1/", "per ")
 
 
@@ -101,13 +102,13 @@ class MathML(Printer):
         return f"<mrow>{self.symbol(symbol)}{self.bracket(of)}</mrow>"
 
     def over(self, name, index, low, high, body):
-        sign = self._operation(name, OPERATIONS[name].sign, "mtext", ' class="eq-big"')
+        sign = self._operation(name, OPERATIONS[name].sign, "mi", ' class="eq-big"')
         limits = f"<mrow>{index}<mo>=</mo>{low}</mrow><mrow>{high}</mrow>"
         gap = '<mspace width="0.16em"></mspace>'
         return f"<mrow><munderover>{sign}{limits}</munderover>{gap}{body}</mrow>"
 
     def function(self, name, args):
-        sign = self._operation(name, OPERATIONS[name].sign, "mtext")
+        sign = self._operation(name, OPERATIONS[name].sign, "mi")
         return f"<mrow>{sign}{self.bracket('<mo>,</mo>'.join(args))}</mrow>"
 
     def _symbol(self, symbol: Symbol, shown: str) -> str:
@@ -115,7 +116,7 @@ class MathML(Printer):
         unit = unit_text(symbol.unit)
         said = f"{symbol.plain}: {symbol.title}, {unit}"
         address = self.link("symbol", symbol.name)
-        return f"<mtext>{_part(symbol.name, shown, said, symbol.meaning, address, mark)}</mtext>"
+        return f"<mi>{_part(symbol.name, shown, said, symbol.meaning, address, mark)}</mi>"
 
     def _operation(self, name: str, shown: str, tag: str, more: str = "") -> str:
         operation = OPERATIONS[name]

@@ -16,7 +16,7 @@ import yaml
 
 from inferlab import data
 from inferlab.book.sphinx.equation_html import role_of, value_text
-from inferlab.book.sphinx.equation_math import unit_text
+from inferlab.book.sphinx.equation_math import PLAIN_NUMBER, unit_text
 from inferlab.theory import formulas
 from inferlab.theory.equations import Equation, collect, names_in
 from inferlab.theory.notation import CITATIONS, OPERATIONS, SYMBOLS, WORDS, Operation, Symbol
@@ -53,7 +53,7 @@ def generate(source: Path) -> bool:
     found = collect(formulas.MODULES)
     entry["sections"] = [{"file": page_of("equation", e.id)} for e in found]
     toc_file.write_text(yaml.safe_dump(toc, sort_keys=False, allow_unicode=True), "utf-8")
-    claims = _Claims(source)
+    claims = _Claims()
     for e in found:
         _write(source, page_of("equation", e.id), _equation_page(e, claims))
     for symbol in SYMBOLS.values():
@@ -77,7 +77,8 @@ def glossary(linked: bool) -> str:
         names = [symbol.title]
         if len(symbol.letter) > 1 and not symbol.sub and symbol.letter != symbol.title:
             names += [symbol.letter] if not symbol.letter.isdigit() else []
-        more = f" Written {_letter(symbol)}, in {unit_text(symbol.unit)}."
+        unit = unit_text(symbol.unit)
+        more = f" Written {_letter(symbol)}; {unit if unit == PLAIN_NUMBER else f'in {unit}'}."
         more += f" [More](/{page_of('symbol', symbol.name)}.md)." if linked else ""
         entries.append("\n".join([*names, f"  {symbol.meaning}{more}"]))
     for word in WORDS:
@@ -90,30 +91,20 @@ def glossary(linked: bool) -> str:
 
 
 class _Claims:
-    """The claims of data/claims.yml, and where in the gathered notebooks each one is asserted."""
+    """The claims of data/claims.yml and the titles of the sources that make them."""
 
-    def __init__(self, source: Path) -> None:
+    def __init__(self) -> None:
         text = yaml.safe_load(data.path("claims.yml").read_text(encoding="utf-8"))
         self.titles = {key: value["title"] for key, value in text["sources"].items()}
         self.entries = {claim["id"]: claim for claim in text["claims"]}
-        files = sorted(source.rglob("*.ipynb"), key=lambda f: (f.stem != "claims", str(f)))
-        self.notebooks = [(f.relative_to(source), f.read_text(encoding="utf-8")) for f in files]
-
-    def where(self, id: str) -> str:
-        """The notebook that shows this claim, its path relative to the sources; "" if none."""
-        mark = f'id=\\"claim-{id}\\"'
-        return next((f.as_posix() for f, text in self.notebooks if mark in text), "")
 
     def sentence(self, id: str) -> str:
-        """What the claim states, what the book states instead, and where it is tested."""
+        """What the claim states, what the book states instead, and the sign with its verdict."""
         claim = self.entries[id]
-        text = f"`{id}` (claim {claim['number']}). The source: {claim['says'].strip()}"
+        text = f"The source states: {_plain(claim['says'])}"
         if claim.get("we_say"):
-            text += f" The book: {' '.join(claim['we_say'].split())}"
-        if file := self.where(id):
-            address = "../../../" + file.removesuffix(".ipynb") + f".html#claim-{id}"
-            return f'{text} <a href="{address}">The test and its verdict</a>.'
-        return f"{text} It is tested in `{claim['notebook']}`."
+            text += f" The book states instead: {_plain(claim['we_say'])}"
+        return f"{text} {{claim}}`{id}`\n"
 
 
 def _equation_page(equation: Equation, claims: _Claims) -> str:
@@ -123,6 +114,7 @@ def _equation_page(equation: Equation, claims: _Claims) -> str:
         f"```{{equation-reader}} {equation.id}\n:page:\n```\n",
         "## Part by part\n",
         f"```{{equation-parts}} {equation.id}\n```\n",
+        _operations_line(equation),
         _in_code(equation),
         "## How to interpret it\n",
         f"{equation.reading}\n",
@@ -134,7 +126,7 @@ def _equation_page(equation: Equation, claims: _Claims) -> str:
         "## What supports it\n",
         _citations(equation.cites) or "It follows from the definitions of its parts.\n",
         "## The claim that tests it\n",
-        (claims.sentence(equation.claim) + "\n")
+        claims.sentence(equation.claim)
         if equation.claim
         else "No claim of the two texts rests on it.\n",
         "Back to [all equations](index.md).\n",
@@ -143,19 +135,16 @@ def _equation_page(equation: Equation, claims: _Claims) -> str:
 
 
 def _in_code(equation: Equation) -> str:
-    values = ", ".join(f"{name}={value!r}" for name, value in equation.example.items())
-    value, unit = equation.compute(), unit_text(equation.result.unit)
-    shown = value_text(value, equation.result.unit)
-    name = equation.function.__name__
+    """The call that computes the example, where its values are single numbers."""
+    name, unit = equation.function.__name__, unit_text(equation.result.unit)
+    shown = value_text(equation.compute(), equation.result.unit)
+    shown += "" if unit == PLAIN_NUMBER else f" {unit}"
+    if any(symbol.axes for symbol in equation.inputs):
+        return f"In the code it is `inferlab.theory.formulas.{name}`; the example gives {shown}.\n"
+    values = "".join(f"    {key}={value:.12g},\n" for key, value in equation.example.items())
     return (
-        "The function that the formula is attached to, with the example's values:\n\n"
-        f"```python\nfrom inferlab.theory import formulas\n\nformulas.{name}(\n    "
-        + values.replace(", ", ",\n    ").replace(",\n    (", ", (")
-        + f",\n)  # {shown} {'' if unit == 'a plain number' else unit}".rstrip()
-        + "\n```\n"
-        if not any(isinstance(v, tuple) for v in equation.example.values())
-        else "The function that the formula is attached to is "
-        f"`inferlab.theory.formulas.{name}`; on the example it gives {shown}.\n"
+        "In the code it is this function, here with the values of the example:\n\n```python\n"
+        f"from inferlab.theory import formulas\n\nformulas.{name}(\n{values})  # {shown}\n```\n"
     )
 
 
@@ -173,7 +162,7 @@ def _symbol_page(symbol: Symbol, found: Iterable[Equation], claims: _Claims) -> 
     ]
     parts = [
         _ORPHAN,
-        f"# {_letter(symbol)}: {symbol.title}\n",
+        f"# {symbol.title[0].upper()}{symbol.title[1:]}: {_letter(symbol)}\n",
         f"{symbol.meaning}\n",
         _bullets(facts),
         *(["## Background\n", f"{symbol.about}\n"] if symbol.about else []),
@@ -191,7 +180,7 @@ def _operation_page(operation: Operation, found: Iterable[Equation]) -> str:
     where = [e for e in found if operation.name in _operations(e)]
     parts = [
         _ORPHAN,
-        f"# {operation.sign}: {operation.title}\n",
+        f"# {operation.title.capitalize()}: {operation.sign}\n",
         f"{operation.meaning}\n",
         "## What it does to units\n",
         f"{operation.units}\n",
@@ -200,6 +189,16 @@ def _operation_page(operation: Operation, found: Iterable[Equation]) -> str:
         _bullets(f"[{e.title}](../{e.id}.md)" for e in where),
     ]
     return "\n".join([*parts, _BACK])
+
+
+def _operations_line(equation: Equation) -> str:
+    """Links to the operations, of which a product and a line of division have no sign to touch."""
+    links = [
+        f"[{OPERATIONS[name].title}](operations/{name}.md)"
+        for name in OPERATIONS
+        if name in _operations(equation)
+    ]
+    return f"Operations in it: {', '.join(links)}.\n"
 
 
 _BACK = "Back to [all equations](../index.md).\n"
@@ -216,7 +215,7 @@ def _letter(symbol: Symbol) -> str:
     """The letter in Markdown: C with a subscript, italics where it is one letter."""
     text = symbol.letter
     base = f"*{text}*" if len(text) == 1 and not text.isdigit() else text
-    return f"{base}<sub>{symbol.sub}</sub>" if symbol.sub else base
+    return f"{base}{{sub}}`{symbol.sub}`" if symbol.sub else base
 
 
 def _passages(passages: Iterable[Passage], claims: _Claims) -> str:
@@ -231,6 +230,11 @@ def _citations(keys: Iterable[str]) -> str:
     return _bullets(
         f"[{CITATIONS[key].text}]({CITATIONS[key].url}): {CITATIONS[key].shows}." for key in keys
     )
+
+
+def _plain(text: str) -> str:
+    """A text of data/claims.yml on one line."""
+    return " ".join(text.split())
 
 
 def _bullets(items: Iterable[str]) -> str:

@@ -63,7 +63,6 @@ def cost_per_token(
         "No token of the prompt is found in a shared cache.",
     ),
     passages=(Passage("001", COST, "Decode is called the expensive half."),),
-    cites=("pope-2022",),
     claim="decode-is-the-dearer-half",
 )
 def serving_card(
@@ -116,7 +115,8 @@ def lifetime_break_even(train_tokens: float) -> float:
     left="margin",
     expression="(token_price - token_cost)/token_price",
     example={"token_price": 2.19e-6, "token_cost": 0.5e-6},
-    example_from="a price of 2.19 dollars per million tokens written; a cost of 0.50 is assumed",
+    example_from="2.19 dollars per million tokens written, the list price of DeepSeek-R1 in 2025; "
+    "a cost of 0.50 is assumed",
     reading="What is left of a dollar of revenue when the machines are paid. Zero is the break-"
     "even price, which is the cost; below it every token loses money.",
     assumptions=(

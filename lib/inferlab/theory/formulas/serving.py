@@ -70,6 +70,8 @@ def tpot(first: float, last: float, output_tokens: float) -> float:
     assumptions=(
         "The limits are agreed on before, and a request keeps both or counts as lost.",
         "The time is long against one request.",
+        "Every request counts by itself. Goodput is also stated as the highest rate of arrival at "
+        "which a set share of the requests, such as 90 %, stays within the limits.",
     ),
     cites=("zhong-2024",),
 )

@@ -129,7 +129,7 @@ def roofline_time(
             "001",
             f"{PHASES}, on decode",
             "The GPU mostly waits for memory: the second term. The source has no word for the "
-            "first, which is the largest for small models on fast machines.",
+            "first, which can be the largest for a small model on a fast machine.",
         ),
     ),
     cites=("scaling-book",),

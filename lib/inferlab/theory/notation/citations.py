@@ -118,7 +118,8 @@ _ALL = (
         "Zhong and others: DistServe: Disaggregating Prefill and Decoding for Goodput-optimized "
         "Large Language Model Serving, 2024",
         "https://arxiv.org/abs/2401.09670",
-        "goodput: requests per second that keep both latency limits",
+        "goodput as the highest rate of requests per GPU at which a set share of them keeps the "
+        "limits on TTFT and TPOT",
     ),
     Citation(
         "deepseek-2025",

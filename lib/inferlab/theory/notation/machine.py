@@ -117,7 +117,7 @@ SYMBOLS = table(
         letter="C",
         title="FLOPs done",
         unit="FLOP",
-        role="model",
+        role="counted",
         meaning="How many operations the model needs for what was done in the time measured.",
         origin="`counts.step(...).flops`: what the model needs, not what a kernel executes",
         about="A kernel that computes masked pairs or recomputes anything does more; that is not "
@@ -129,7 +129,7 @@ SYMBOLS = table(
         letter="Q",
         title="bytes moved",
         unit="byte",
-        role="model",
+        role="counted",
         meaning="How many bytes of weights and KV cache had to be moved in the time measured.",
         origin="`counts.step(...).bytes_streamed`",
     ),

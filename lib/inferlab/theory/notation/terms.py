@@ -15,6 +15,7 @@ ROLES = {
     "machine": "property of the machine",
     "request": "chosen by the request",
     "load": "set by the load",
+    "counted": "counted from model and step",
     "measured": "measured",
     "price": "price",
     "fitted": "fitted to measurements",

@@ -240,7 +240,7 @@ SYMBOLS = table(
         sub="step",
         title="FLOPs of a step",
         unit="FLOP/step",
-        role="model",
+        role="counted",
         meaning="How many operations one pass of the model takes.",
         origin="`counts.step(...).flops`, exact, or 2 N for each of its tokens",
     ),
