@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from inferlab.book.sphinx import claim_ledger, claim_mark, mathematics, run_inference
+from inferlab.book.sphinx import claim_ledger, claim_mark, equation, mathematics, run_inference
 
 __all__ = ["setup"]
 
@@ -13,6 +13,7 @@ def setup(app: Any) -> dict[str, bool]:
     """Sphinx calls this once; each extension registers itself."""
     claim_ledger.setup(app)
     claim_mark.setup(app)
+    equation.setup(app)
     mathematics.setup(app)
     run_inference.setup(app)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
