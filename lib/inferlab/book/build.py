@@ -25,6 +25,7 @@ from inferlab import data
 from inferlab.book import bootstrap
 from inferlab.book.keys import source_key
 from inferlab.book.pages import BookError, digest, notebooks, pages, replace_folder, scratch
+from inferlab.book.sphinx import equation_pages
 
 __all__ = ["address", "build", "gather", "github_address", "settings"]
 
@@ -81,6 +82,7 @@ def gather(root: Path, stage: Path, source: Path) -> None:
     vendor.mkdir(parents=True)
     shutil.copyfile(_mathjax(), vendor / "tex-svg.js")
     shutil.copyfile(root / "_toc.yml", source / "_toc.yml")
+    equation_pages.generate(source)
     text = yaml.safe_dump(settings(root, stage), sort_keys=False, allow_unicode=True)
     (source / "_config.yml").write_text(text, encoding="utf-8")
 
