@@ -121,7 +121,7 @@ FAULTS = {
     "by a guess": (_change(by="guess"), "by is one of"),
     "band without width": (_change(source={"relation": "~", "value": 2}), "tolerance"),
     "no number": (_change(source={"relation": "=="}), "value or a formula"),
-    "other verdict": (_change(foreseen="holds"), "makes 'wrong', and 'holds' stands there"),
+    "other verdict": (_change(recorded="holds"), "makes 'wrong', and 'holds' stands there"),
 }
 
 

@@ -82,8 +82,9 @@ def same_twice(model: Model | None = None, plant: str = "") -> dict[str, int]:
         return [step.tokens[0] for step in steps]
 
     def logits() -> torch.Tensor:
-        fresh = model.cache(1, len(prompt))
-        return prefill(model, fresh, prompt, head="all")[0]  # (T, V)
+        if plant != "remembers":
+            cache.clear()
+        return prefill(model, cache, prompt, head="all")[0]  # (T, V)
 
     pairs = {"greedy": (greedy, greedy)}
     pairs["two-seeds"] = sampler(seed=1), sampler(seed=1 if plant == "one-seed" else 2)
@@ -92,6 +93,7 @@ def same_twice(model: Model | None = None, plant: str = "") -> dict[str, int]:
         cache.clear()
         first, second = (answer(how) for how in both)
         found[regime] = sum(a != b for a, b in zip(first, second, strict=True))
+    cache.clear()
     found["logits"] = int((logits() != logits()).any(-1).sum())
     return found
 
