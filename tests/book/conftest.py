@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from pathlib import Path
 
 import nbformat
@@ -22,7 +23,8 @@ class Book:
         self.stage = root / "_build" / "stage"
         self.files: list[str] = []
         config = yaml.safe_load((CHECKOUT / "_config.yml").read_text(encoding="utf-8"))
-        config["html"].pop("favicon")
+        (root / "_static").mkdir()
+        shutil.copy(CHECKOUT / "chapters" / "_static" / "favicon.svg", root / "_static")
         (root / "_config.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
 
     def page(self, name: str, text: str) -> Path:

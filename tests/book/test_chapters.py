@@ -19,7 +19,7 @@ import nbformat
 import pytest
 import torch
 
-from inferlab.book import bootstrap, browser, pages, site
+from inferlab.book import bootstrap, browser, pages, reading, site
 from inferlab.engine import device as devices
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -156,5 +156,5 @@ def test_the_pages_are_sound(html):
     reason=f"no Chrome or Chromium: {browser.browser_help()}",
 )
 def test_the_pages_in_a_real_browser(html):
-    problems = browser.check(html)
+    problems = browser.check(html) + reading.check(html)
     assert not problems, "\n".join(map(str, problems))

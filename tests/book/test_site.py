@@ -37,6 +37,36 @@ def test_an_empty_site_is_a_problem(tmp_path):
     assert [p.check for p in site.check(tmp_path)] == ["pages"]
 
 
+FRAME = {
+    "": ("does not say how long it takes to read", "does not lead one deeper", "no og:image"),
+    '<ul class="il-badges"><li>soon to read</li></ul>': ("how long it takes to read",),
+    '<ul class="il-badges"><li>3 min to read</li></ul><div class="cell"></div>': ("took to run",),
+    '<meta property="og:image" content="gone.png">': ("picture that is not there: gone.png",),
+}
+
+
+@pytest.mark.parametrize(("planted", "what"), FRAME.items())
+def test_what_a_page_of_the_book_lacks_around_its_text_is_found(pages, planted, what):
+    article = f'<article class="bd-article"><section>{planted}</section></article>'
+    problems = site.check(pages(article))
+    assert {p.check for p in problems} == {"frame"}
+    assert not [w for w in what if not any(w in p.what for p in problems)], problems
+
+
+def test_a_page_of_the_book_that_has_it_all_lacks_nothing(pages):
+    tags = "".join(
+        f'<meta property="og:{n}" content="x">' for n in ("title", "description", "type")
+    )
+    article = (
+        f'{tags}<meta property="og:image" content="other.html">'
+        '<article class="bd-article"><section>'
+        '<ul class="il-badges"><li>3 min to read</li><li>4 s to run on it</li></ul>'
+        '<div class="cell">x</div></section><nav class="il-deeper"><a href="other.html">x</a></nav>'
+        "</article>"
+    )
+    assert site.check(pages(article)) == []
+
+
 @pytest.mark.parametrize(
     ("planted", "check", "what"),
     [
@@ -45,8 +75,9 @@ def test_an_empty_site_is_a_problem(tmp_path):
         ('<a href="#gone">x</a>', "links", "leads to no such anchor"),
         ('<a href="">x</a>', "links", "an empty link"),
         ('<a href="https:///issues">x</a>', "links", "names no host"),
-        ('<script src="https://example.org/x.js"></script>', "off-site", "example.org/x.js"),
-        ('<script src="//example.org/x.js"></script>', "off-site", "example.org/x.js"),
+        ('<script src="https://example.org/x.js" async></script>', "off-site", "example.org/x.js"),
+        ('<script src="//example.org/x.js" defer></script>', "off-site", "example.org/x.js"),
+        ('<script src="other.html"></script>', "scripts", "other.html holds up the text"),
         ('<link rel="stylesheet" href="https://example.org/x.css">', "off-site", "x.css"),
         ("<style>@import 'https://example.org/x.css';</style>", "off-site", "x.css"),
         ('<img src="x.png">', "alt text", "no alt text"),
@@ -55,7 +86,7 @@ def test_an_empty_site_is_a_problem(tmp_path):
         ('<img src="x.png" alt="Figure 3">', "alt text", "says nothing"),
         ('<div class="cell_output"><svg></svg></div>', "alt text", "an SVG in an output"),
         ('<span class="math">x</span>', "mathematics", "does not load MathJax"),
-        ('<script src="other.html?tex-svg.js"></script>', "mathematics", "has no formula"),
+        ('<script defer src="other.html?tex-svg.js"></script>', "mathematics", "has no formula"),
         (
             '<div class="cell_output"><div class="output stderr">Warning: slow</div></div>',
             "output",

@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -20,7 +20,9 @@ from typing import Any
 from inferlab.book.pages import BookError
 from inferlab.book.site import Problem, html_pages
 
-__all__ = ["WIDTHS", "browser_help", "check", "find_browser", "open_browser", "serve"]
+__all__ = [
+    "WIDTHS", "apart", "browser_help", "check", "find_browser", "listen", "open_browser", "serve",
+]  # fmt: skip
 
 WIDTHS = (390, 800, 1300)
 THEMES = ("light", "dark")
@@ -62,12 +64,31 @@ def browser_help() -> str:
 
 
 @contextmanager
-def serve(site: Path) -> Iterator[str]:
-    """The site on a free port of this machine alone; yields its address without a last slash."""
+def serve(site: Path, at: str = "/") -> Iterator[str]:
+    """The site on a free port of this machine alone; yields its address without a last slash.
+
+    at  the path under which the site lies, as /NAME/ on GitHub Pages. Like there, 404.html is what
+    is shown at an address that leads nowhere.
+    """
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *_: Any) -> None:
             pass
+
+        def translate_path(self, path: str) -> str:
+            inside = path.startswith(at)
+            return super().translate_path("/" + path.removeprefix(at) if inside else "/nowhere")
+
+        def send_error(self, code: int, *words: Any) -> None:
+            if code != 404 or not (site / "404.html").is_file():
+                return super().send_error(code, *words)
+            body = (site / "404.html").read_bytes()
+            self.send_response(code)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+            return None
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, *_: Any) -> None:
@@ -118,8 +139,13 @@ def check(site: Path, *, accessibility: bool = True) -> list[Problem]:
                 problems += _check_page(browser, origin, name, accessibility)
         return problems
 
-    # In a thread of its own: Playwright's switching of stacks upsets CPython 3.11's count of its
-    # depth, after which the caller's ast.parse would fail.
+    return apart(look)
+
+
+def apart(look: Callable[[], Any]) -> Any:
+    """What `look` returns, called in a thread of its own: Playwright's switching of stacks upsets
+    CPython 3.11's count of its depth, after which the caller's ast.parse would fail.
+    """
     with ThreadPoolExecutor(max_workers=1) as pool:
         return pool.submit(look).result()
 
@@ -130,7 +156,7 @@ def _check_page(browser: Any, origin: str, name: str, accessibility: bool) -> li
     for theme in THEMES:
         context = browser.new_context(color_scheme=theme)
         page = context.new_page()
-        _listen(page, origin, name, problems)
+        listen(page, origin, name, problems)
         page.goto(f"{origin}/{name}", wait_until="networkidle")
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 900})
@@ -149,7 +175,7 @@ def _check_page(browser: Any, origin: str, name: str, accessibility: bool) -> li
     return list(dict.fromkeys(problems))
 
 
-def _listen(page: Any, origin: str, name: str, problems: list[Problem]) -> None:
+def listen(page: Any, origin: str, name: str, problems: list[Problem]) -> None:
     """Collect what the page asks for and complains of, from now on."""
 
     def note(check: str, what: str) -> None:

@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from html import escape
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,13 +21,16 @@ import nbformat
 import yaml
 
 from inferlab import data
-from inferlab.book import bootstrap
+from inferlab.book import bootstrap, card, doors
+from inferlab.book.depths import DEPTHS, pages_of
 from inferlab.book.keys import source_key
 from inferlab.book.pages import BookError, digest, notebooks, pages, replace_folder, scratch
+from inferlab.book.slim import slim
 from inferlab.book.sphinx import equation_pages
 
-__all__ = ["address", "build", "gather", "github_address", "settings"]
+__all__ = ["address", "build", "gather", "github_address", "settings", "site_address"]
 
+SUBTITLE = "An executable book on prefill, decode and the cost of a token"
 COLAB = "https://colab.research.google.com"
 GITHUB = re.compile(
     r"(?:https?://|ssh://)?(?:[^@/\s]+@)?github\.com[:/]+([\w.-]+)/([\w.-]+?)(?:\.git)?/?"
@@ -50,7 +52,7 @@ def build(root: Path, build_folder: Path, *, force: bool = False) -> tuple[Path,
         if not force and site.is_dir() and key_file.exists() and key_file.read_text() == key:
             return site, False
         out = _sphinx(source, folder / "out", root)
-        _front_door(out, root)
+        _finish(out, source, root)
         key_file.unlink(missing_ok=True)
         replace_folder(out, site)
         key_file.write_text(key)
@@ -100,6 +102,7 @@ def settings(root: Path, stage: Path) -> dict[str, Any]:
     place, release = address(root), _release(root)
     repository["url"] = place
     html = config.setdefault("html", {})
+    html["baseurl"] = html.get("baseurl") or site_address(place)
     for button in ("use_repository_button", "use_issues_button", "use_edit_page_button"):
         html[button] = bool(place)
     if place and release:
@@ -114,6 +117,17 @@ def settings(root: Path, stage: Path) -> dict[str, Any]:
 def address(root: Path) -> str:
     """The repository's address: that of the GitHub remote, else of `_config.yml`; "" if unknown."""
     return github_address(root) or (_config(root).get("repository") or {}).get("url") or ""
+
+
+def site_address(repository: str) -> str:
+    """Where GitHub Pages shows the site of a repository: https://OWNER.github.io/NAME/, or without
+    NAME for the repository OWNER.github.io; "" for a repository that is not on GitHub.
+    """
+    match = GITHUB.fullmatch(repository)
+    if match is None:
+        return ""
+    host = f"{match[1]}.github.io".lower()
+    return f"https://{host}/" + ("" if match[2].lower() == host else f"{match[2]}/")
 
 
 def github_address(root: Path) -> str | None:
@@ -166,28 +180,17 @@ def _sphinx(source: Path, out: Path, root: Path) -> Path:
     return html
 
 
-def _front_door(html: Path, root: Path) -> None:
-    """A whole page as index.html, which leads on to the first page of the book."""
-    first = pages(root)[0].with_suffix(".html").as_posix()
-    if first == "index.html":
-        return
-    title = escape(str(yaml.safe_load((root / "_config.yml").read_text("utf-8")).get("title", "")))
-    (html / "index.html").write_text(
-        f'''<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<link rel="icon" href="data:,">
-<link rel="canonical" href="{first}">
-<meta http-equiv="refresh" content="0; url={first}">
-</head>
-<body><main><h1>{title}</h1><p><a href="{first}">To the first page</a></p></main></body>
-</html>
-''',
-        encoding="utf-8",
-    )
+def _finish(html: Path, source: Path, root: Path) -> None:
+    """What Sphinx does not make: the two doors, the picture for links, and lighter pages."""
+    from inferlab.book.sphinx.landing import recorded
+
+    first, *order = (page.with_suffix("").as_posix() for page in pages(root))
+    config = yaml.safe_load((source / "_config.yml").read_text(encoding="utf-8"))
+    title, base = str(config.get("title", "")), config["html"].get("baseurl") or ""
+    starts = [(found[0], depth.title) for depth in DEPTHS if (found := pages_of(depth, order))]
+    doors.write(html, title, f"{first}.html", [(f"{p}.html", name) for p, name in starts], base)
+    card.draw(html / "_static" / "card.png", title, SUBTITLE, recorded(source))
+    slim(html)
 
 
 def _complaints(output: str, source: Path, root: Path) -> str:

@@ -13,7 +13,9 @@ import inferlab
 from inferlab import data
 from inferlab.book.pages import digest
 
-__all__ = ["execution_key", "library_files", "machine_key", "model_key", "source_key"]
+__all__ = [
+    "execution_key", "library_files", "machine_key", "machine_name", "model_key", "source_key",
+]  # fmt: skip
 
 # What a result depends on; book/ is left out: it arranges results and makes none.
 LIBRARY = ("theory", "engine", "lab", "data.py", "here.py", "__init__.py")
@@ -69,6 +71,15 @@ def machine_key() -> str:
 
     versions = [_version(name) for name in ("numpy", "matplotlib", "tokenizers")]
     return json.dumps([host.machine(), repr(device.facts()), versions], sort_keys=True)
+
+
+def machine_name() -> str:
+    """The machine in a few words: its accelerator, else its processor and the threads used."""
+    from inferlab.engine import device
+    from inferlab.lab import host
+
+    facts = host.machine(str(device.pick_device()))
+    return str(facts.get("accelerator") or f"{facts['cpu']}, {facts['threads']} threads")
 
 
 def _named(files: Iterator[Path], base: Path) -> Iterator[bytes | str | Path]:

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from inferlab.book.hygiene import clean
-from inferlab.book.keys import execution_key, source_key
+from inferlab.book.keys import execution_key, machine_name, source_key
 from inferlab.book.pages import notebook_path, notebooks
 from inferlab.data import write_atomically
 
@@ -129,11 +129,14 @@ def _run_one(
         )
         if failure:
             return Result(notebook, "failed", failure)
+        took = executed.metadata.get("papermill", {}).get("duration")
         clean(executed, {str(Path(folder).resolve()): ".", folder: ".", str(root): "(book)"})
     executed.metadata["inferlab"] = {
         "key": key,
         "source": source_key(node),
         "parameters": wanted,
+        "seconds": took,
+        "machine": machine_name(),
     }
     write_atomically(target, nbformat.writes(executed) + "\n")
     return Result(notebook, "executed")
@@ -237,7 +240,8 @@ def _register_engine() -> None:
 def _staged_key(target: Path) -> str | None:
     """The execution key of what lies on the stage, or None when nothing whole does."""
     try:
-        return nbformat.read(target, as_version=4).metadata["inferlab"]["key"]
+        about = nbformat.read(target, as_version=4).metadata["inferlab"]
+        return about["key"] if "seconds" in about else None
     except (OSError, KeyError, ValueError, TypeError, nbformat.ValidationError):
         return None
 

@@ -1,6 +1,6 @@
 """What a built page must satisfy, read from its HTML: links, pictures, scripts, clean outputs.
 
-`browser.py` holds what only a real browser can tell.
+`browser.py` and `reading.py` hold what only a real browser can tell.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from bs4 import BeautifulSoup
+
+from inferlab.book import site_frame
 
 __all__ = ["Page", "Problem", "check", "html_pages"]
 
@@ -80,9 +82,11 @@ def check(site: Path, private: tuple[str, ...] = ()) -> list[Problem]:
             ("mathematics", _mathematics(page)),
             ("output", _outputs(page)),
             ("private", _private(page, private)),
+            ("frame", site_frame.around(page.soup, page.file)),
+            ("scripts", site_frame.scripts(page.soup)),
         ):
             problems += [Problem(page.name, name, what) for what in test]
-    return problems
+    return problems + [Problem("404.html", "frame", what) for what in site_frame.doors(site)]
 
 
 def _links(page: Page, pages: dict[Path, Page]) -> Iterator[str]:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from inferlab.book.sphinx import claim_ledger, claim_mark, equation, mathematics, run_inference
+from inferlab.book.sphinx import (
+    claim_ledger,
+    claim_mark,
+    equation,
+    frame,
+    landing,
+    mathematics,
+    run_inference,
+)
 
 __all__ = ["setup"]
 
@@ -14,6 +22,8 @@ def setup(app: Any) -> dict[str, bool]:
     claim_ledger.setup(app)
     claim_mark.setup(app)
     equation.setup(app)
+    frame.setup(app)
+    landing.setup(app)
     mathematics.setup(app)
     run_inference.setup(app)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,151 @@
+"""What a reader meets before anything else works, in a real browser: how much a page loads, whether
+its text waits for scripts, what is left without them, the search, an address that leads nowhere.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from inferlab.book.browser import apart, listen, open_browser, serve
+from inferlab.book.site import Problem, html_pages
+
+__all__ = ["FIRST_LOAD", "check", "loaded"]
+
+FIRST_LOAD = 500_000
+"""Bytes that the front door and the first page may load before a reader does anything, without
+compression."""
+
+PATIENCE = 5_000  # milliseconds; a page of text is painted in a tenth of that
+SETTLE = 250
+
+
+def check(site: Path) -> list[Problem]:
+    """All that a reader would miss on a slow line, without scripts, or at a wrong address."""
+
+    def look() -> list[Problem]:
+        problems: list[Problem] = []
+        names = [file.relative_to(site).as_posix() for file in html_pages(site)]
+        with open_browser() as browser:
+            with serve(site) as origin:
+                for name in names:
+                    problems += _text(browser, origin, name)
+                if "index.html" in names:
+                    problems += _weight(browser, origin)
+                if "search.html" in names:
+                    problems += _search(browser, origin)
+            if "404.html" in names:
+                problems += _lost(browser, site)
+        return problems
+
+    return apart(look)
+
+
+def loaded(browser: Any, address: str) -> list[tuple[str, int]]:
+    """Every response of a cold load of a page, with the bytes of its body; `serve` packs none."""
+    context = browser.new_context()
+    page, answers = context.new_page(), []
+    page.on("response", lambda answer: answers.append(answer))
+    page.goto(address, wait_until="networkidle")
+    page.wait_for_timeout(SETTLE)
+    found = [
+        (answer.url, answer.request.sizes()["responseBodySize"]) for answer in answers if answer.ok
+    ]
+    context.close()
+    return found
+
+
+def _text(browser: Any, origin: str, name: str) -> list[Problem]:
+    """The text of one page: painted while every script is on its way, there without scripts."""
+    problems = []
+    context, held = browser.new_context(), []
+    page = context.new_page()
+    page.route(re.compile(r"\.js(\?|$)"), lambda route: held.append(route))
+    page.goto(f"{origin}/{name}", wait_until="commit")
+    try:
+        page.wait_for_function(_PAINTED, timeout=PATIENCE)
+    except Exception:  # Playwright's own time-out, whose class only it knows
+        problems.append(Problem(name, "slow line", "no text is painted before the scripts come"))
+    for route in held:
+        route.abort()
+    context.close()
+    if name == "search.html" or problems:
+        return problems  # a search without scripts cannot be; it says so
+    shown = []
+    for scripts in (True, False):
+        context = browser.new_context(java_script_enabled=scripts)
+        page = context.new_page()
+        page.goto(f"{origin}/{name}", wait_until="load")
+        page.wait_for_timeout(SETTLE)
+        shown.append(page.evaluate(_SHOWN))
+        context.close()
+    for text in dict.fromkeys(shown[0]):
+        if text not in shown[1]:
+            problems.append(Problem(name, "without scripts", f"does not show {text[:60]!r}"))
+    return problems
+
+
+def _weight(browser: Any, origin: str) -> list[Problem]:
+    """Whether the front door and the page behind it are light."""
+    found = loaded(browser, f"{origin}/index.html")
+    whole = sum(size for _, size in found)
+    if whole <= FIRST_LOAD:
+        return []
+    most = sorted(found, key=lambda item: -item[1])[:3]
+    names = ", ".join(f"{url.removeprefix(origin)} {size:,}" for url, size in most)
+    return [Problem("index.html", "weight", f"{whole:,} B are loaded, the most by {names}")]
+
+
+def _search(browser: Any, origin: str) -> list[Problem]:
+    """Type a word of the first page into its search, press Enter: the page must be found."""
+    problems: list[Problem] = []
+    context = browser.new_context(viewport={"width": 1300, "height": 900})
+    page = context.new_page()
+    listen(page, origin, "search.html", problems)
+    page.goto(f"{origin}/index.html", wait_until="networkidle")
+    title = page.locator("h1").first.inner_text()
+    word = max(re.findall(r"[a-z]+", title.lower()), key=len)
+    try:
+        page.locator(".search-button__button:visible").first.click(timeout=PATIENCE)
+        page.keyboard.type(word)
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/search.html?**", timeout=PATIENCE)
+        page.locator("#search-results li a").first.wait_for(timeout=PATIENCE)
+    except Exception as fault:
+        why = str(fault).splitlines()[0]
+        problems.append(Problem("search.html", "search", f"{word!r} finds nothing: {why}"))
+    context.close()
+    return problems
+
+
+def _lost(browser: Any, site: Path) -> list[Problem]:
+    """Whether the page of a wrong address leads on, however deep that address is."""
+    text = (site / "404.html").read_text(encoding="utf-8")
+    base = re.search(r'<base href="([^"]*)"', text)
+    at = base[1] if base else "/"
+    problems = []
+    with serve(site, at=at) as origin:
+        for address in ("nowhere", "chapters/nowhere/at/all.html"):
+            context = browser.new_context()
+            page = context.new_page()
+            page.goto(f"{origin}{at}{address}", wait_until="networkidle")
+            for link in page.eval_on_selector_all("a", "found => found.map(a => a.href)"):
+                answer = context.request.get(link)
+                if not answer.ok:
+                    what = f"from /{address}: {link.removeprefix(origin)} leads nowhere"
+                    problems.append(Problem("404.html", "wrong address", what))
+            context.close()
+    return problems
+
+
+_PAINTED = """() => performance.getEntriesByName('first-contentful-paint').length > 0
+  && document.querySelector('main, body').innerText.trim().length > 40"""
+
+# Text that is drawn, block by block; what a script adds is the element's own matter
+_SHOWN = """() => [...document.querySelectorAll('main :is(h1, h2, h3, p, li, td, th, dt, dd, pre)')]
+  .filter(e => e.checkVisibility() && !e.closest('run-inference, .tooltip, .bd-toc, header'))
+  .map(e => { const c = e.cloneNode(true); c.querySelectorAll(
+    'button, .headerlink, mjx-container, .math, svg').forEach(x => x.remove());
+    return c.textContent.replace(/\\s+/g, ' ').trim(); })
+  .filter(text => text)"""
