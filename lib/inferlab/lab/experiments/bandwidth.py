@@ -14,12 +14,10 @@ from inferlab.lab.experiments import phases, standins
 from inferlab.lab.experiments.bytes import step, weights
 from inferlab.lab.intervals import Interval, ratio
 from inferlab.lab.pairs import Paired, paired
-from inferlab.lab.probes import Probe, read_probe
 from inferlab.lab.traffic import traffic
 from inferlab.theory import counts
 
 ROUNDS = 15
-_IN_CACHE = 2**20  # bytes of a buffer that any last-level cache holds
 
 
 def step_against_reading(
@@ -27,8 +25,8 @@ def step_against_reading(
 ) -> Paired:
     """A decode pass beside a read of memory; the works are the bytes streamed and the bytes read.
 
-    plant  "in-cache" reads a buffer that the cache holds; "swapped" reads a prompt instead of
-           writing; "twice" makes the pass two times, so that it moves 2N·b
+    plant  "both-ways" counts the bytes of the read as if they were written as well; "swapped"
+           reads a prompt instead of writing; "twice" makes the pass two times: it moves 2N·b
     """
     write = standins.writer(model, context, batch)
     if plant == "swapped":
@@ -39,10 +37,10 @@ def step_against_reading(
     sequences = [counts.Sequence(1, context)] * batch
     dtype = model.dtype_name
     work = counts.step(model.shape, sequences, weight_dtype=dtype, kv_dtype=dtype).bytes_streamed
-    probe = _probe(model, plant)
-    few = batch == 1 and plant != "in-cache"
-    where = str(model.device)
-    return paired(probe, write, rounds, 1, step_work=work, balance=few, device=where)
+    probe, where = standins.memory_read(str(model.device)), str(model.device)
+    if plant == "both-ways":
+        probe = replace(probe, work=2 * probe.work)
+    return paired(probe, write, rounds, 1, step_work=work, balance=batch == 1, device=where)
 
 
 def decode_against_memory(
@@ -86,7 +84,7 @@ def bytes_per_step(
     pair = step_against_reading(model, 64, 1, rounds, plant)
     found: dict[str, object] = {}
     for dtype in ("fp32", "bf16"):
-        held = standins.wide(model.shape.n_layers, dtype, str(model.device))
+        held = standins.wide(2, dtype, str(model.device))
         found[dtype] = weights_taken(held, plant)
     return {**found, "clock": ratio(pair.step, pair.ceiling, pair.ceiling_work / weights(model))}
 
@@ -143,9 +141,3 @@ def eight_bits(model: Model) -> Model:
     weights.linears = {name: _EightBits(x.weight) for name, x in model.weights.linears.items()}
     weights.layers = [weights._layer(f"blk.{i}.") for i in range(model.shape.n_layers)]
     return replace(model, weights=weights)
-
-
-def _probe(model: Model, plant: str) -> Probe:
-    if plant == "in-cache":
-        return read_probe(str(model.device), "sum", _IN_CACHE)
-    return standins.memory_read(str(model.device))

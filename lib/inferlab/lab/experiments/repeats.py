@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -54,10 +54,10 @@ def repeat(
     return runs
 
 
-def plant(id: str, device: str = "cpu") -> list[Run]:
-    """Run the trial of a claim once with each of its falsehoods."""
+def plant(id: str, device: str = "cpu", names: Sequence[str] | None = None) -> list[Run]:
+    """Run the trial of a claim once with each of its falsehoods, or with those named."""
     found = trials.trial(id)
-    names = found.plants if found else ()
+    names = (found.plants if found else ()) if names is None else names
     return [_timed(id, device, False, name) for name in names]
 
 
