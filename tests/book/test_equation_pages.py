@@ -94,6 +94,9 @@ def test_the_table_shows_the_computed_value():
         (131072, "byte/token", "131,072"),
         (0.0045207, "second/step", "0.004521"),
         (4.4e-7, "dollar/token", "4.4e-7"),
+        (4.0e-4, "second/token", "4e-4"),
+        (0.0, "second", "0"),
+        (1.2345e9, "1", "1.234e9"),
         ((1.0, 0.25), "1", "(1, 0.25)"),
     ],
 )
@@ -161,6 +164,8 @@ def test_the_pages_are_whole_and_load_no_mathjax(built):
     assert page.soup.find("a", class_="eq-sym")["href"].endswith("symbols/prompt-tokens.html")
     for file in site.html_pages(built):
         assert "tex-svg" not in file.read_text(encoding="utf-8")
+    index = site.Page(built, built / f"{equation_pages.INDEX}.html").soup
+    assert index.find("a", class_="right-next")["href"].endswith("notation.html")
     symbols = list((built / FOLDER / "symbols").glob("*.html"))
     assert len(symbols) == len(SYMBOLS)
 

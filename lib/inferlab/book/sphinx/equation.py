@@ -19,7 +19,7 @@ from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 from inferlab.book.sphinx import equation_html as html
 from inferlab.book.sphinx.equation_math import Link, letter, unit_text
-from inferlab.book.sphinx.equation_pages import FOLDER, glossary, page_of
+from inferlab.book.sphinx.equation_pages import FOLDER, INDEX, glossary, page_of
 from inferlab.theory import formulas
 from inferlab.theory.equations import Equation, collect
 from inferlab.theory.notation import SYMBOLS, Symbol, language, machine, money, serving, work
@@ -173,6 +173,7 @@ def setup(app: Any) -> None:
     app.connect("config-inited", _keep_parts, priority=950)  # after the table of contents is read
     app.connect("builder-inited", _static)
     app.connect("html-page-context", _assets)
+    app.connect("html-page-context", _pass_by)
 
 
 def _link(env: Any) -> Link:
@@ -212,3 +213,15 @@ def _assets(app: Any, page: str, template: str, context: dict, doctree: Any) -> 
     if doctree is not None and next(doctree.findall(Shown), None) is not None:
         app.add_css_file("equation.css")
         app.add_js_file("equation.js", loading_method="defer")
+
+
+def _pass_by(app: Any, page: str, template: str, context: dict, doctree: Any) -> None:
+    """Who reads on from the list of equations comes to the page after them, and back likewise."""
+    last = page_of("equation", list(equations())[-1])
+    after = app.builder.relations.get(last, (None, None, None))[2]
+    for here, way, there in ((INDEX, "next", after), (after, "prev", INDEX)):
+        if page == here and last in app.env.found_docs:
+            context[way] = there and {
+                "link": app.builder.get_relative_uri(page, there),
+                "title": app.builder.render_partial(app.env.titles[there])["title"],
+            }

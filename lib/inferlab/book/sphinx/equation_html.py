@@ -93,8 +93,8 @@ def value_text(value: Any, unit: str = "1") -> str:
     if 1e-3 <= abs(value) < 1e5:
         return f"{value:.4g}"
     if unit == "1" or abs(value) < 1e-3:
-        mantissa, exponent = f"{value:.4g}".split("e")
-        return f"{mantissa}e{int(exponent)}"
+        mantissa, exponent = f"{value:.3e}".split("e")
+        return f"{float(mantissa):g}e{int(exponent)}"
     return si(value, digits=4)
 
 

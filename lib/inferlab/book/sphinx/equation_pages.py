@@ -22,7 +22,7 @@ from inferlab.theory.equations import Equation, collect, names_in
 from inferlab.theory.notation import CITATIONS, OPERATIONS, SYMBOLS, WORDS, Operation, Symbol
 from inferlab.theory.notation.terms import Passage
 
-__all__ = ["FOLDER", "generate", "glossary", "page_of"]
+__all__ = ["FOLDER", "INDEX", "generate", "glossary", "page_of"]
 
 FOLDER = "chapters/04_math/equations"
 INDEX = f"{FOLDER}/index"
