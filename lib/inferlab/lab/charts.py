@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
@@ -56,11 +57,18 @@ def against(
             [m.value * scale for m in found], places, xerr=spread, fmt="o", color=_INK,
             markersize=5, capsize=3, label="measured",
         )  # fmt: skip
-        _names(axes, [row.name for row in rows], narrow)
+        _names(axes, [row.name for row in rows], narrow, above=12)
         axes.set_xlim(0)
         axes.set_xlabel(x_label)
+        handles, texts = axes.get_legend_handles_labels()
+        short = [
+            copy(h) if text in rows[0].marks else h for h, text in zip(handles, texts, strict=True)
+        ]
+        for handle in short:
+            if handle not in handles:
+                handle.set_markersize(10)
         axes.legend(
-            frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0),
+            short, texts, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0),
             ncols=2 if narrow else 4, fontsize=9, columnspacing=1.2, handletextpad=0.5,
         )  # fmt: skip
 
@@ -85,14 +93,14 @@ def growth(
     caption: str = "",
     name: str = "growth",
 ) -> Figure:
-    """Counts that grow with x beside their formula: a line, and points where `low` is given; both
-    axes logarithmic. `marks` are level lines, named at their left end.
+    """Counts that grow with x beside their formula: a line, and points where `low` is given, whose
+    places are the ticks; both axes logarithmic. `marks` are level lines, named at their left end.
     """
 
     def draw(axes: Axes, narrow: bool) -> None:
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=2)
-        ticks = sorted({x for one in series for x in one.x})
+        ticks = sorted({x for one in series if one.low is not None for x in one.x})
         for text, level in marks.items():
             axes.plot((ticks[0], ticks[-1]), (level, level), color=_FAINT, linewidth=1)
             axes.annotate(
@@ -155,8 +163,8 @@ def factors(
                 )  # fmt: skip
         every = [value for cases in rows.values() for value in cases.values()]
         left, right = min(every), max(every)
-        axes.set_xlim(left / (4 if narrow else 5), right * (4 if narrow else 7))
-        ticks = [2.0**i for i in range(-6, 12) if left / 1.5 <= 2.0**i <= right * 1.5]
+        axes.set_xlim(left / (4 if narrow else 260), right * (4 if narrow else 14))
+        ticks = [4.0**i for i in range(-5, 8) if left / 2 <= 4.0**i <= right * 2]
         axes.set_xticks(ticks, [f"×{t:g}" if t >= 1 else f"×1/{1 / t:g}" for t in ticks])
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.minorticks_off()
@@ -168,7 +176,7 @@ def factors(
         for statement, cases in rows.items() for case, value in cases.items()
     ]  # fmt: skip
     return figure(
-        draw, alt=alt, caption=caption, height=0.52 * len(rows) + 0.9, data=data, name=name
+        draw, alt=alt, caption=caption, height=0.42 * len(rows) + 0.9, data=data, name=name
     )
 
 
@@ -180,7 +188,7 @@ def _outermost(cases: Mapping[str, float]) -> list[tuple[str, float]]:
     return found + ([min(below, key=lambda item: item[1])] if below else [])
 
 
-def _names(axes: Axes, names: Sequence[str], narrow: bool) -> None:
+def _names(axes: Axes, names: Sequence[str], narrow: bool, above: float = 10) -> None:
     """Names of the rows beside them, or above them where the column is narrow; first row on top."""
     axes.set_ylim(len(names) - 0.5, -0.9 if narrow else -0.6)
     axes.tick_params(axis="y", length=0)
@@ -191,6 +199,6 @@ def _names(axes: Axes, names: Sequence[str], narrow: bool) -> None:
     axes.set_yticks([])
     for place, text in enumerate(names):
         axes.annotate(
-            text, (0, place), (0, 10), xycoords=("axes fraction", "data"),
+            text, (0, place), (0, above), xycoords=("axes fraction", "data"),
             textcoords="offset points", va="bottom", fontsize=9,
         )  # fmt: skip

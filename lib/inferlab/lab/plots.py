@@ -85,8 +85,9 @@ class Figure:
 def origin(provenance: Mapping[str, object]) -> str:
     """Where and when a record was measured, in one line."""
     machine = provenance.get("accelerator") or provenance["cpu"]
+    threads = provenance["threads"]
     return (
-        f"{machine}, {provenance['threads']} threads, torch {provenance['torch']}, "
+        f"{machine}, {threads} thread{'s' * (threads != 1)}, torch {provenance['torch']}, "
         f"{str(provenance['date'])[:10]}, commit {provenance['commit']}"
     )
 
@@ -265,6 +266,7 @@ def bars(
     return figure(
         draw, alt=alt, caption=caption, height=height, data=data, provenance=provenance, name=name
     )
+
 
 def _svg(canvas: Canvas, alt: str, prefix: str) -> str:
     out = io.StringIO()

@@ -6,6 +6,7 @@ pass, products a kernel makes. The rest is arithmetic on published shapes and da
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,9 +16,10 @@ from torch import Tensor
 from inferlab.engine.kvcache import KVCache
 from inferlab.lab.experiments import bytes as moved
 from inferlab.lab.experiments.flops import skeleton
+from inferlab.lab.views import Table, table
 from inferlab.theory import counts, hardware, shapes
 from inferlab.theory.shapes import ModelShape
-from inferlab.theory.units import bytes_per_weight
+from inferlab.theory.units import bytes_per_weight, si
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,17 @@ class Count:
     def off(self) -> float:
         """said ÷ counted: 2 where the statement says twice as much as there is."""
         return self.said / self.counted
+
+
+def show(found: Sequence[Count], case: str, said: str, counted: str, caption: str = "") -> Table:
+    """The counts as a table; case, said and counted head their columns."""
+    rows = [[c.case, si(c.said, c.unit), si(c.counted, c.unit), f"{c.off:.3g}"] for c in found]
+    return table([case, said, counted, "said ÷ counted"], rows, caption)
+
+
+def furthest(found: Sequence[Count]) -> Count:
+    """The count that the statement misses by the largest factor, in whichever direction."""
+    return max(found, key=lambda c: abs(math.log(c.off)))
 
 
 def twice_the_weights(names: Sequence[str], context: int = 64) -> list[Count]:
