@@ -156,7 +156,8 @@ def factors(
             axes.plot(values, [place] * len(values), "o", color=DECODE, markersize=6)
             for case, value in _outermost(cases):
                 side = -1 if value < 1 else 1
-                text = f"{case} ×{value:.3g}" if case and not narrow else f"×{value:.3g}"
+                factor = f"×{value:.3g}" if value >= 1 else f"×{value:.2g}"
+                text = f"{case} {factor}" if case and not narrow else factor
                 axes.annotate(
                     text, (value, place), (7 * side, 0), textcoords="offset points", va="center",
                     ha="left" if side > 0 else "right", fontsize=9, annotation_clip=False,
