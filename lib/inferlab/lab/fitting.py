@@ -208,11 +208,15 @@ class _Problem:
         return name if name in self.free else self.base.bound(name)
 
     def solve(self, picks: np.ndarray, kept: list[int]) -> np.ndarray:
-        """Coefficients of the kept columns: 1 / share for rates, seconds for the others."""
+        """Coefficients of the kept columns: 1 / share for rates, seconds for the others.
+
+        Every column takes its floor, kept or not: the time at the ceiling.
+        """
         design, floor = self.columns[np.ix_(picks, kept)], self.floor[kept]
         scale = np.linalg.norm(design, axis=0)
         scale[scale == 0] = 1
-        return floor + nnls(design / scale, self.target[picks] - design @ floor) / scale
+        left = self.target[picks] - self.columns[picks] @ self.floor
+        return floor + nnls(design / scale, left) / scale
 
     def constants(self, resamples: int) -> Constants:
         kept, why = self._told_apart()
@@ -222,7 +226,8 @@ class _Problem:
         values, ranges = {}, {}
         for i, name in enumerate(self.free):
             if i not in kept:
-                values[name] = 1.0 if name in SHARES else getattr(Constants(), name)
+                at_least = self.floor[i]  # as `solve` has it; a constant that costs nothing else
+                values[name] = _inverse(at_least) if name in RATES else 0.0
                 ranges[name] = Range(values[name], values[name], why[i])
                 continue
             at = kept.index(i)
