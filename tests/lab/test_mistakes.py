@@ -65,11 +65,13 @@ def test_the_worst_is_the_farthest_off_in_either_direction_and_measured():
     held = finding(0.1, 0.2, 0.3, at_most=True)
     assert mistakes.worst([held, above]) is above
     with pytest.raises(ValueError, match="none of these"):
-        mistakes.worst([replace(above, predicted=True)])
+        mistakes.worst([replace(above, elsewhere="predicted")])
 
 
 def test_a_prediction_is_shown_as_one():
-    shown = repr(mistakes.show([finding(2, 3, 4), finding(2, 3, 4, predicted=True)], "a", "b"))
+    shown = repr(
+        mistakes.show([finding(2, 3, 4), finding(2, 3, 4, elsewhere="predicted")], "a", "b")
+    )
     assert shown.count(MISLEADS) == 1
     assert shown.count("predicted") == 1
     rows = mistakes.data([[finding(2, 3, 4)], []])
@@ -126,11 +128,19 @@ def test_without_a_cache_and_a_prompt_against_an_answer():
 def test_predictions_are_the_plain_roofline():
     h100, llama = hardware.get("h100-sxm"), shapes.get("llama-3-8b")
     near, far, prompt = mistakes_passes.predicted(llama, h100, (16, 4096))
-    assert all(one.predicted for one in (near, far, prompt))
+    assert all(one.elsewhere == "predicted" for one in (near, far, prompt))
     assert near.off.value == pytest.approx(1, abs=0.01)
     assert far.off.value > 10
     assert prompt.found == pytest.approx(roofline.prefill_time(llama, h100, prompt=512))
     assert prompt.off.value < 1
+
+
+def test_others_measured_that_512_tokens_are_read_sooner_than_8_are_written():
+    faster_transformer, llama_cpp = mistakes_passes.published()
+    assert faster_transformer.found == pytest.approx(63.17e-3)
+    assert faster_transformer.believed == pytest.approx(8 * 22.0e-3)
+    assert llama_cpp.off.value == pytest.approx((512 / 9382) / (8 / 54.84))
+    assert {one.elsewhere for one in (faster_transformer, llama_cpp)} == {"published"}
 
 
 def test_every_pass_is_timed_in_every_round(model, monkeypatch):

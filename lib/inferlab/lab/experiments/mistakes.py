@@ -52,7 +52,8 @@ class Finding:
     believed, found  what the statement promises and what was found, in `unit` ("" for a ratio)
     off              the factor by which the belief is off, with its interval
     at_most          the statement is an inequality: a factor below 1 is no error
-    predicted        computed from nameplate figures, not measured
+    elsewhere        "" where it was measured here; else "predicted" (computed from nameplate
+                     figures) or "published" (measured by others)
     """
 
     statement: str
@@ -62,7 +63,7 @@ class Finding:
     unit: str
     off: Interval
     at_most: bool = False
-    predicted: bool = False
+    elsewhere: str = ""
 
     def __post_init__(self) -> None:
         if self.statement not in STATEMENTS:
@@ -83,7 +84,7 @@ def show(findings: Iterable[Finding], believed: str, found: str, caption: str = 
     """The findings as a table; `believed` and `found` say what the two numbers are."""
     rows = [
         [one.regime, _number(one.believed, one.unit), _number(one.found, one.unit), times(one),
-         "predicted" if one.predicted else one.outcome]
+         one.elsewhere or one.outcome]
         for one in findings
     ]  # fmt: skip
     return table(["", believed, found, "times off (95 %)", ""], rows, caption)
@@ -103,11 +104,11 @@ def median(samples: Iterable[float]) -> float:
 
 
 def worst(findings: Sequence[Finding]) -> Finding:
-    """The measured finding whose belief is off by most, in whichever direction it errs.
+    """The finding, measured here, whose belief is off by most, in whichever direction it errs.
 
     Raises ValueError where nothing was measured.
     """
-    measured = [one for one in findings if not one.predicted]
+    measured = [one for one in findings if not one.elsewhere]
     if not measured:
         raise ValueError("none of these findings was measured")
     return max(measured, key=distance)
@@ -125,7 +126,7 @@ def data(groups: Iterable[Sequence[Finding]]) -> list[dict]:
         {"statement": STATEMENTS[one.statement], "regime": one.regime, "promised": one.believed,
          "found": one.found, "unit": one.unit, "times off": one.off.value, "low": one.off.low,
          "high": one.off.high, "rounds": one.off.n,
-         "outcome": "predicted" if one.predicted else one.outcome}
+         "outcome": one.elsewhere or one.outcome}
         for group in groups for one in group
     ]  # fmt: skip
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from inferlab import data
 from inferlab.engine.generate import decode, prefill
 from inferlab.engine.kernels import ATTENTION
 from inferlab.engine.kvcache import KVCache
@@ -178,18 +179,40 @@ def predicted(
     shape: ModelShape, machine, lengths: Sequence[int], prompt: int = 512, answer: int = 8
 ) -> list[Finding]:
     """`no_cache`, `prompt_and_answer` on nameplate ceilings, batch 1, bf16: nothing is measured."""
-    found, name = [], machine.name
+    found, where = [], f"{shape.name} on {machine.name}"
     for n in lengths:
         whole = roofline.prefill_time(shape, machine, prompt=n)
         cached = roofline.decode_time(shape, machine, context=n - 1)
-        off = Interval.exact(whole / cached)
-        regime = f"{shape.name} on {name}, token {n}"
-        found.append(Finding("no-cache", regime, cached, whole, "s", off, True, True))
+        found.append(_elsewhere("no-cache", f"{where}, token {n}", cached, whole, "predicted"))
     read = roofline.prefill_time(shape, machine, prompt=prompt)
     written = answer * roofline.decode_time(shape, machine, context=prompt)
-    off = Interval.exact(read / written)
-    regime = f"{shape.name} on {name}, {prompt} read, {answer} written"
-    return [*found, Finding("prompt-answer", regime, written, read, "s", off, True, True)]
+    regime = f"{where}, {prompt} read, {answer} written"
+    return [*found, _elsewhere("prompt-answer", regime, written, read, "predicted")]
+
+
+def published(answer: int = 8) -> list[Finding]:
+    """`prompt_and_answer` as others measured it: 512 tokens read, `answer` written, batch 1.
+
+    Rows of data/published_points.csv: milliseconds of FasterTransformer (116, 115) and tokens per
+    second of llama.cpp (82, 74).
+    """
+    rows = {row["id"]: row for row in data.read_csv("published_points.csv")}
+    found = []
+    for read_id, written_id in (("116", "115"), ("82", "74")):
+        read, written = rows[read_id], rows[written_id]
+        if read["unit"] == "ms":
+            took, each = float(read["published"]) / 1e3, float(written["published"]) / 1e3
+        else:
+            took = int(read["prompt"]) / float(read["published"])
+            each = 1 / float(written["published"])
+        regime = f"{read['model']} on {read['hw']} ({read['source']})"
+        found.append(_elsewhere("prompt-answer", regime, answer * each, took, "published"))
+    return found
+
+
+def _elsewhere(statement: str, regime: str, believed: float, found: float, kind: str) -> Finding:
+    off = Interval.exact(found / believed)
+    return Finding(statement, regime, believed, found, "s", off, at_most=True, elsewhere=kind)
 
 
 def filled(model: Model, batch: int, context: int) -> tuple[Callable, Callable]:
