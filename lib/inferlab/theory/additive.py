@@ -139,13 +139,13 @@ def split_residual(prediction: Prediction, measured: float) -> dict[str, float]:
 
     With ranges: in proportion to the square of each term's doubt, which is the most likely split
     when the terms' errors are independent. Where a term's constants were not identified, such terms
-    alone take it, in equal parts. Without ranges: in proportion to the terms. It is a
+    alone take it, in proportion to their size. Without ranges: in proportion to the terms. It is a
     suspicion, not a measurement: one number cannot say which of several terms is wrong.
     """
     residual, doubts = measured - float(prediction), prediction.doubts
     open_terms = [term for term in doubts if math.isinf(doubts[term])]
     if open_terms:
-        weights = {term: float(term in open_terms) for term in doubts}
+        weights = {term: prediction.terms[term] * (term in open_terms) for term in doubts}
     elif any(doubts.values()):
         weights = {term: doubt**2 for term, doubt in doubts.items()}
     else:
