@@ -73,8 +73,8 @@ def test_latex_read_back_is_the_function(e):
         ),
         (
             "perplexity",
-            r"\mathrm{PPL} = \exp\left(\frac{-\sum_{t = 1}^{n} "
-            r"\ln\left(p(x_{t} \mid x_{< t})\right)}{n}\right)",
+            r"\mathrm{PPL} = \exp\left(-\frac{1}{n}\,\sum_{t = 1}^{n} "
+            r"\ln\left(p(x_{t} \mid x_{< t})\right)\right)",
         ),
     ],
 )

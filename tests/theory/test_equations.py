@@ -99,7 +99,7 @@ def test_every_equation_says_what_a_reader_may_ask(e):
         ("speculative_tokens", "guesses + 1", "guesses"),
         ("serving_card", "output_tokens**2/2", "output_tokens**2"),
         ("attention", "/sqrt(key_width)", ""),
-        ("perplexity", "/length", ""),
+        ("perplexity", "1/length*", ""),
         ("softmax", "logits[i]/temperature", "logits[i]"),
         ("sequence_probability", "length - 1", "length - 2"),
     ],

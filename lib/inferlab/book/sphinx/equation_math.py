@@ -96,10 +96,10 @@ class MathML(Printer):
             f'<msub>{x}<mrow>{at}</mrow></msub><mo lspace="0.25em" rspace="0.25em">|</mo>'
             f"<msub>{x}<mrow>{seen}</mrow></msub>"
         )
-        return f"<mrow>{self.symbol(symbol)}{self.bracket(inner)}</mrow>"
+        return self._of(symbol, inner)
 
     def whole(self, symbol, of):
-        return f"<mrow>{self.symbol(symbol)}{self.bracket(of)}</mrow>"
+        return self._of(symbol, of)
 
     def over(self, name, index, low, high, body):
         sign = self._operation(name, OPERATIONS[name].sign, "mi", ' class="eq-big"')
@@ -110,6 +110,11 @@ class MathML(Printer):
     def function(self, name, args):
         sign = self._operation(name, OPERATIONS[name].sign, "mi")
         return f"<mrow>{sign}{self.bracket('<mo>,</mo>'.join(args))}</mrow>"
+
+    def _of(self, symbol: Symbol, inner: str) -> str:
+        """A letter and what it depends on, in brackets of one size."""
+        left, right = (f'<mo fence="true" stretchy="false">{sign}</mo>' for sign in "()")
+        return f"<mrow>{self.symbol(symbol)}{left}{inner}{right}</mrow>"
 
     def _symbol(self, symbol: Symbol, shown: str) -> str:
         mark = " eq-mark" if symbol.name == self.mark else ""

@@ -30,7 +30,7 @@ _KINDS = {"equation": "", "symbol": "symbols/", "operation": "operations/"}
 _ORPHAN = "---\norphan: true\n---\n"
 _CALLS = {
     "Sum(": "sum", "Product(": "product-over", "exp(": "exponential", "log(": "logarithm",
-    "sqrt(": "root", "Max(": "maximum", "**": "power", "/": "division", "+": "addition",
+    "sqrt(": "square-root", "Max(": "maximum", "**": "power", "/": "division", "+": "addition",
     "-": "subtraction",
 }  # fmt: skip
 

@@ -146,7 +146,7 @@ def attention(
     "perplexity",
     title="Perplexity",
     left="perplexity",
-    expression="exp(-Sum(log(p_next[t]), (t, 1, length))/length)",
+    expression="exp(-(1/length*Sum(log(p_next[t]), (t, 1, length))))",
     example={"p_next": (0.02, 0.6, 0.9, 0.75)},
     example_from="four tokens; the model was sure of the third",
     reading="The mean of the logarithms, with its sign turned, is how surprised the model was per "

@@ -48,7 +48,7 @@ _OPERATIONS = (
         "such a power.",
     ),
     Operation(
-        "root",
+        "square-root",
         "√",
         "square root",
         "The number whose square stands under the sign.",
