@@ -136,12 +136,9 @@ def built(tmp_path_factory):
     config = yaml.safe_load((checkout / "_config.yml").read_text(encoding="utf-8"))
     config["html"].pop("favicon", None)
     (root / "_config.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
-    for name in (f"{FOLDER}/index.md", "chapters/07_sources/notation.md"):
+    for name in (f"{FOLDER}/index.md", "chapters/notation.md", "chapters/glossary.md"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(checkout / name, root / name)
-    shutil.copyfile(
-        checkout / "chapters/07_sources/glossary.md", root / "chapters/07_sources/glossary.md"
-    )
     shutil.copytree(checkout / "chapters/_static", root / "chapters/_static")
     (root / "chapters/page.md").write_text(PAGE, encoding="utf-8")
     toc = {
@@ -149,8 +146,8 @@ def built(tmp_path_factory):
         "root": "chapters/page",
         "chapters": [
             {"file": equation_pages.INDEX},
-            {"file": "chapters/07_sources/notation"},
-            {"file": "chapters/07_sources/glossary"},
+            {"file": "chapters/notation"},
+            {"file": "chapters/glossary"},
         ],
     }
     (root / "_toc.yml").write_text(yaml.safe_dump(toc), encoding="utf-8")
