@@ -16,6 +16,7 @@ from inferlab.theory.units import si
 _SIGNS = {
     "==": "exactly", "~": "about", ">=": "at least", "<=": "at most", ">": "above", "<": "below",
 }  # fmt: skip
+_PHYSICAL = ("s", "B", "B/s", "FLOP", "FLOP/s")
 _HEADS = ("Regime", "Measured", "The source", "We")
 
 
@@ -191,13 +192,13 @@ def made_on(provenance: Mapping) -> str:
 
 def number(value: float, unit: str) -> str:
     """A number as a reader wants it: small counts whole and bare (their unit stands in the line
-    above the table), ratios in four digits, the rest with an SI prefix and the unit.
+    above the table), ratios and shares in four digits, what is physical with its prefix and unit.
     """
     if unit == "1":
         return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.3e}"
     if float(value).is_integer() and abs(value) < 1e6:
         return f"{int(value):,}"
-    return si(value, unit)
+    return si(value, unit) if unit in _PHYSICAL else f"{value:.4g}"
 
 
 def _labelled(columns: list[str], row: list[str]) -> list[str]:

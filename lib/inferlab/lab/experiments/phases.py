@@ -6,11 +6,13 @@ a falsehood into the experiment itself, which the claim must not survive.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from inferlab.engine.generate import generate
 from inferlab.engine.model import Model
 from inferlab.lab.experiments import arithmetic, standins
 from inferlab.lab.intervals import Interval, ratio
-from inferlab.lab.pairs import Paired, paired
+from inferlab.lab.pairs import paired
 from inferlab.lab.probes import Probe, gemm_probe
 from inferlab.lab.verdicts import Case
 from inferlab.theory import counts
@@ -18,19 +20,34 @@ from inferlab.theory import counts
 ROUNDS = 9
 
 
+@dataclass(frozen=True)
+class Both:
+    """Seconds, round by round, per token written and per token read of one prompt."""
+
+    written: tuple[float, ...]
+    read: tuple[float, ...]
+
+
 def read_beside_write(
     model: Model, prompt: int, context: int, rounds: int = ROUNDS, plant: str = ""
-) -> Paired:
-    """A decode pass after `context` tokens (the ceiling) beside a pass over `prompt` (the step).
+) -> Both:
+    """A pass over `prompt` tokens beside a decode pass after `context` tokens, each per token.
 
-    plant  "swapped" exchanges the two; "answer-is-read" reads where it should write
+    plant  "swapped" takes the one for the other; "answer-is-read" reads where it should write, so
+           that an answer comes as a prompt goes in: all of its tokens in one pass
     """
     read, write = standins.reader(model, prompt), standins.writer(model, context)
+    tokens = {"read": prompt, "written": 1}
     if plant == "swapped":
         read, write = write, read
+        tokens = {"read": 1, "written": prompt}
     if plant == "answer-is-read":
-        write = read
-    return paired(write, read, rounds, 1, balance=False, device=str(model.device))
+        write, tokens["written"] = read, prompt
+    pair = paired(write, read, rounds, 1, balance=False, device=str(model.device))
+    return Both(
+        tuple(t / tokens["written"] for t in pair.ceiling.samples),
+        tuple(t / tokens["read"] for t in pair.step.samples),
+    )
 
 
 def reading_is_cheap(
@@ -38,8 +55,8 @@ def reading_is_cheap(
 ) -> dict[str, Interval]:
     """Time per token written ÷ time per token read of a prompt of `prompt` tokens."""
     model = model or standins.wide()
-    pair = read_beside_write(model, prompt, prompt, rounds, plant)
-    return {"batch-1": ratio(pair.ceiling, pair.step, scale=prompt)}
+    both = read_beside_write(model, prompt, prompt, rounds, plant)
+    return {"batch-1": ratio(both.written, both.read)}
 
 
 def equal_flops(
@@ -50,8 +67,8 @@ def equal_flops(
     A pass is timed at the mean context of the answer: its time is linear in the context.
     """
     model = model or standins.wide()
-    pair = read_beside_write(model, tokens, tokens * 3 // 2, rounds, plant)
-    time = ratio(pair.ceiling, pair.step, scale=tokens - 1)
+    both = read_beside_write(model, tokens, tokens * 3 // 2, rounds, plant)
+    time = ratio(both.written, both.read, scale=(tokens - 1) / tokens)
     return {"time": time, "flops": arithmetic.write_over_read()}
 
 
@@ -64,11 +81,11 @@ def dearer_half(
 ) -> list[Case]:
     """Time of decode ÷ time of the request, for answers as long as the prompt and of `short`."""
     model = model or standins.wide()
-    pair = read_beside_write(model, prompt, prompt * 3 // 2, rounds, plant)
+    both = read_beside_write(model, prompt, prompt * 3 // 2, rounds, plant)
     found = []
     for regime, answer in (("even", prompt), ("long-prompt", short)):
-        decode = [(answer - 1) * t for t in pair.ceiling.samples]
-        whole = [d + r for d, r in zip(decode, pair.step.samples, strict=True)]
+        decode = [(answer - 1) * t for t in both.written]
+        whole = [d + prompt * r for d, r in zip(decode, both.read, strict=True)]
         detail = f"{model.shape.name}, P = {prompt}, G = {answer}"
         found.append(Case(regime, ratio(decode, whole), detail=detail))
     return found
