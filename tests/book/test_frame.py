@@ -62,6 +62,14 @@ def test_one_deeper_is_the_next_depth_that_is_written(page, below):
     assert depths.deeper(page, BOOK) == below
 
 
+def test_the_first_page_leads_to_an_index_and_not_to_all_behind_it():
+    math = "chapters/04_math"
+    assert landing._opens(f"{math}/flops")
+    assert landing._opens(f"{math}/equations/index")
+    assert not landing._opens(f"{math}/equations/mfu")
+    assert not landing._opens(f"{math}/equations/symbols/n")
+
+
 def test_reading_time_counts_what_is_read():
     page = publish_doctree("word " * (2 * frame.WORDS_PER_MINUTE + 1))
     assert frame.minutes(page) == 3

@@ -56,7 +56,7 @@ def _frame(app: Any, page: str, template: str, context: dict, doctree: Any) -> N
     if doctree is None or "body" not in context:
         return
     order = listed(Path(app.srcdir))
-    if page not in order:
+    if not order:
         return
     head, end, rest = context["body"].partition("</h1>")
     if end:

@@ -7,14 +7,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from html import escape
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.util.docutils import SphinxDirective
 
-from inferlab.book.depths import DEPTHS, Depth, pages_of
+from inferlab.book.depths import DEPTHS, Depth, depth_of, pages_of
 from inferlab.book.sphinx import run_inference
 from inferlab.book.sphinx.frame import listed
 
@@ -35,13 +35,12 @@ class Depths(SphinxDirective):
         box = nodes.container(classes=["il-depths"])
         for depth in DEPTHS:
             found = pages_of(depth, order)
-            top = min((page.count("/") for page in found), default=0)
-            box += self._card(depth, [page for page in found if page.count("/") == top])
+            box += self._card(depth, [page for page in found if _opens(page)])
         return [box]
 
     def _card(self, depth: Depth, pages: list[str]) -> nodes.container:
-        """One depth: number and name, what it tells, those of its pages that lie
-        in no folder of their own, by their titles.
+        """One depth: number and name, what it tells, those of its pages that
+        open a way into it, by their titles.
         """
         card = nodes.container(classes=["il-depth"] if pages else ["il-depth", "il-unwritten"])
         name = nodes.paragraph(classes=["il-depth-name"])
@@ -50,11 +49,25 @@ class Depths(SphinxDirective):
         card += [name, nodes.paragraph("", depth.about)]
         if pages:
             items = nodes.bullet_list()
-            items += [nodes.list_item("", nodes.paragraph("", "", _link(page))) for page in pages]
+            items += [
+                nodes.list_item("", nodes.paragraph("", "", self._link(page))) for page in pages
+            ]
             card += items
         else:
             card += nodes.paragraph("", "Not written yet.", classes=["il-note"])
         return card
+
+    def _link(self, page: str) -> addnodes.pending_xref:
+        """A reference to a page, with its title as the text."""
+        about = {"refdoc": self.env.docname, "refdomain": "std", "reftype": "doc"}
+        return addnodes.pending_xref(
+            "",
+            nodes.inline("", page),
+            reftarget=f"/{page}",
+            refexplicit=False,
+            refwarn=True,
+            **about,
+        )
 
 
 class ThisMachine(SphinxDirective):
@@ -112,9 +125,7 @@ def _verdicts(notebook: Path) -> list[str]:
     return [found["verdict"] for found in collect(json.loads(notebook.read_text("utf-8")))]
 
 
-def _link(page: str) -> addnodes.pending_xref:
-    """A reference to a page, with its title as the text."""
-    about = {"refdoc": page, "refdomain": "std", "reftype": "doc", "reftarget": f"/{page}"}
-    return addnodes.pending_xref(
-        "", nodes.inline("", page), refexplicit=False, refwarn=True, **about
-    )
+def _opens(page: str) -> bool:
+    """Whether a page is reached from the first one: an index stands for the folder it is in."""
+    path = PurePosixPath(page)
+    return depth_of(str(path.parent)) is None or path.name == "index"
