@@ -20,7 +20,7 @@ from inferlab.lab import clock
 from inferlab.lab.experiments import predictor
 
 PROMPTS = {"prefill": (64, 256, 1024, 2048)}
-STEPS = predictor._steps(
+STEPS = predictor.steps(
     ((1, 32), (1, 512), (1, 2048), (2, 128), (4, 64), (4, 1024), (8, 256), (16, 64), (16, 1024)),
     PROMPTS["prefill"],
 )
@@ -63,7 +63,7 @@ def _print(fitted, found: dict[str, list[predictor.Tried]], threads: int) -> Non
         }
         print(f"  {key}: {told}")
     for name, results in found.items():
-        errors = " ".join(f"{r.row.label.replace(' × ', 'x')} {r.error:+.0%};" for r in results)
+        errors = " ".join(f"{r.row.label} {r.error:+.0%};" for r in results)
         print(f"{name:20s} {results[0].row.shape.params / 1e9:.2f} G  {errors}")
     large = [r for name, rs in found.items() if name != "smollm2-135m" for r in rs]
     for title, some in (("unseen", large), ("smollm2-135m", found["smollm2-135m"])):

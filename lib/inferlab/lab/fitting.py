@@ -86,6 +86,7 @@ def fit(
     resamples: int = 200,
     name: str = "",
     causal_block: int = 1,
+    designed: bool = False,
 ) -> Fitted:
     """The machine with the constants that fit these rows best, each with its interval.
 
@@ -101,6 +102,8 @@ def fit(
     causal_block  keys that the attention kernel computes at a time (`counts.step`)
     resamples  of the bootstrap: whole groups where there are 4 or more, else single rows; 0 gives
                the values without intervals
+    designed   the rows were chosen, each for what it tells (a calibration): not rows are resampled
+               but their errors, since without some of them nothing could be told
     Raises ValueError when there are no rows.
     """
     base, chosen, found = base or Constants(), {**FREE, **(free or {})}, {}
@@ -112,7 +115,7 @@ def fit(
     for key in sorted(parts, key=lambda k: (k[0], (*PATHS, "any").index(k[1]))):
         names = tuple(chosen.get(key, chosen[key[0]]))
         problem = _Problem(parts[key], Fitted(machine, {}, "", causal_block), names, base, ceilings)
-        found[key] = problem.constants(resamples)
+        found[key] = problem.constants(resamples, designed)
     return Fitted(machine, found, name, causal_block)
 
 
@@ -207,22 +210,32 @@ class _Problem:
         """The constant that prices this amount: itself if free, else whom it falls back to."""
         return name if name in self.free else self.base.bound(name)
 
-    def solve(self, picks: np.ndarray, kept: list[int]) -> np.ndarray:
+    def solve(
+        self, picks: np.ndarray, kept: list[int], errors: np.ndarray | float = 0.0
+    ) -> np.ndarray:
         """Coefficients of the kept columns: 1 / share for rates, seconds for the others.
 
-        Every column takes its floor, kept or not: the time at the ceiling.
+        Every column takes its floor, kept or not: the time at the ceiling. errors: added to the
+        relative times of the rows.
         """
         design, floor = self.columns[np.ix_(picks, kept)], self.floor[kept]
         scale = np.linalg.norm(design, axis=0)
         scale[scale == 0] = 1
-        left = self.target[picks] - self.columns[picks] @ self.floor
+        left = self.target[picks] + errors - self.columns[picks] @ self.floor
         return floor + nnls(design / scale, left) / scale
 
-    def constants(self, resamples: int) -> Constants:
+    def constants(self, resamples: int, designed: bool) -> Constants:
         kept, why = self._told_apart()
         everything = np.arange(len(self.rows))
         best = self.solve(everything, kept)
-        tried = np.array([self.solve(picks, kept) for picks in self._draws(resamples)])
+        if designed:
+            fixed = np.setdiff1d(np.arange(len(self.free)), kept)
+            made = self.columns[:, kept] @ best + self.columns[:, fixed] @ self.floor[fixed]
+            errors, random = self.target - made, np.random.default_rng(0)
+            drawn = random.choice(errors, (resamples, len(errors))) - errors
+            tried = np.array([self.solve(everything, kept, error) for error in drawn])
+        else:
+            tried = np.array([self.solve(picks, kept) for picks in self._draws(resamples)])
         values, ranges = {}, {}
         for i, name in enumerate(self.free):
             if i not in kept:

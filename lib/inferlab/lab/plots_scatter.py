@@ -26,6 +26,7 @@ def ratios(
     clouds: Sequence[Cloud],
     *,
     x_label: str,
+    y_label: str = "predicted ÷ published",
     alt: str,
     band: float = 0.1,
     caption: str = "",
@@ -59,13 +60,13 @@ def ratios(
         axes.set_ylim(low, high)
         axes.xaxis.set_major_formatter(lambda value, _: si(value, "s", 1))
         axes.set_xlabel(x_label)
-        axes.set_ylabel("predicted ÷ published")
+        axes.set_ylabel(y_label)
         axes.figure.legend(
             frameon=False, loc="outside lower center", ncols=1 if narrow else 2, fontsize=9
         )
 
     data = [
-        {"prediction": c.label, "phase": p, "published": m, "predicted": t}
+        {"prediction": c.label, "phase": p, "measured": m, "predicted": t}
         for c in clouds for m, t, p in zip(c.measured, c.predicted, c.phases, strict=True)
     ]  # fmt: skip
     return figure(

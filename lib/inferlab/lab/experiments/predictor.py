@@ -57,23 +57,25 @@ class Step:
     length: int
 
     def __str__(self) -> str:
-        tokens = f"after {self.length}" if self.phase == "decode" else f"of {self.length}"
-        return f"{self.phase} {tokens} × {self.batch}"
+        if self.phase == "prefill":
+            return f"prefill of {self.length:,}" + (f" × {self.batch}" if self.batch > 1 else "")
+        return f"decode after {self.length:,}, batch {self.batch}"
 
 
-def _steps(writes: Iterable[tuple[int, int]], reads: Iterable[int]) -> tuple[Step, ...]:
+def steps(writes: Iterable[tuple[int, int]], reads: Iterable[int]) -> tuple[Step, ...]:
+    """Decode at these (batch, context), and prefill of one prompt of each of these lengths."""
     return (*(Step("decode", b, n) for b, n in writes), *(Step("prefill", 1, n) for n in reads))
 
 
-WHOLE = _steps(
+WHOLE = steps(
     ((1, 32), (1, 512), (1, 2048), (2, 64), (4, 64), (4, 1024), (8, 64), (8, 512), (16, 64),
      (16, 512), (16, 1024)), (32, 128, 512, 1024),
 )  # fmt: skip
-QUICK = _steps(
+QUICK = steps(
     ((1, 32), (1, 1024), (2, 64), (4, 64), (8, 64), (8, 512), (16, 64), (16, 512)), (32, 128, 512)
 )
-HOLLOW = _steps(((1, 32), (4, 32), (16, 32)), (32,))
-ATTENTION = _steps(((1, 512), (1, 2048), (4, 1024), (8, 512), (16, 512)), (128, 512, 1024))
+HOLLOW = steps(((1, 32), (4, 32), (16, 32)), (32,))
+ATTENTION = steps(((1, 512), (1, 2048), (4, 1024), (8, 512), (16, 512)), (128, 512, 1024))
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ def timer(device: str = "cpu", dtype: str = "bf16", seconds: float = 0.5) -> Tim
 def calibrated(
     time: Timer | None = None,
     shape: ModelShape | None = None,
-    steps: Sequence[Step] = WHOLE,
+    points: Sequence[Step] = WHOLE,
     device: str = "cpu",
     dtype: str = "bf16",
     threads: int | None = None,
@@ -164,7 +166,8 @@ def calibrated(
     The constants of short prompts (fewer than 16 tokens) are those of decode on the same path.
     """
     shape, rows = shape or base(), []
-    probes = [(shape, steps), (narrow(shape), HOLLOW), *((s, ATTENTION) for s in _attention(shape))]
+    probes = [(shape, points), (narrow(shape), HOLLOW)]
+    probes += [(s, ATTENTION) for s in _attention(shape)]
     total = sum(len(each) for _, each in probes)
     with clocks.threads((threads or clocks.spare_threads()) if device == "cpu" else None):
         time = time or timer(device, dtype)
@@ -176,7 +179,9 @@ def calibrated(
     machine = Ceilings(
         *(median(getattr(r.machine, k) for r in rows) for k in ("bandwidth", "rate"))
     )
-    made = fit(rows, machine, FREE, name=f"this machine, {dtype}", causal_block=KEYS_AT_A_TIME)
+    block = KEYS_AT_A_TIME if device == "cpu" else 1
+    name = f"this machine, {dtype}"
+    made = fit(rows, machine, FREE, name=name, causal_block=block, designed=True)
     same = {("prefill", path): made.constants["decode", path] for path in ("gemv", "small")}
     return replace(made, constants={**same, **made.constants}), rows
 
@@ -184,7 +189,7 @@ def calibrated(
 def tried(
     fitted: Fitted,
     model: Model,
-    steps: Sequence[Step] = QUICK,
+    points: Sequence[Step] = QUICK,
     time: Timer | None = None,
     threads: int | None = None,
 ) -> list[Tried]:
@@ -192,7 +197,7 @@ def tried(
     device = str(model.device)
     with clocks.threads((threads or clocks.spare_threads()) if device == "cpu" else None):
         time = time or timer(device, model.dtype_name)
-        rows = [time(model, step) for step in steps]
+        rows = [time(model, step) for step in points]
     return [Tried(row, predicted(fitted, row)) for row in rows]
 
 

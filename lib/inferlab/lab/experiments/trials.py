@@ -17,6 +17,7 @@ from inferlab.lab.experiments import (
     batching,
     frozen,
     lifetime,
+    limits,
     passes,
     phases,
     positions,
@@ -70,6 +71,7 @@ TRIALS: Mapping[str, Trial] = {
     ),
     "cache-changes-nothing": Trial(positions.with_and_without_cache, ("stale",)),
     "positions-read-at-once": Trial(positions.at_once, ("not-causal",)),
+    "arithmetic-intensity-explains": Trial(limits.named_limits, ("swapped", "no-ridge")),
     "little-arithmetic-per-byte": Trial(arithmetic.intensity, ("swapped",)),
 }
 
