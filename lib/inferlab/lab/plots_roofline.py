@@ -38,16 +38,17 @@ def roofline(
         )  # fmt: skip
         axes.plot([here.ridge] * 2, [low * here.bandwidth, here.rate], ":", color=_INK, lw=0.8)
         size = 8 if narrow else 9.5
+        half = (low * here.ridge) ** 0.5
         axes.annotate(
-            f"read: {si(here.bandwidth, 'B/s', 2)}", (low * 1.3, low * 1.3 * here.bandwidth),
-            (0, 14), textcoords="offset points", color=_INK, fontsize=size,
+            f"read: {si(here.bandwidth, 'B/s', 2)}", (half, half * here.bandwidth), (-5, 5),
+            ha="right", textcoords="offset points", color=_INK, fontsize=size,
         )  # fmt: skip
         axes.annotate(
             f"product: {si(here.rate, 'FLOP/s', 2)}", (high, here.rate), (0, 5), ha="right",
             textcoords="offset points", color=_INK, fontsize=size,
         )  # fmt: skip
         axes.annotate(
-            f"ridge point {here.ridge:.0f}", (here.ridge, low * here.bandwidth), (4, 2),
+            f"ridge point {here.ridge:.0f}", (here.ridge, here.rate), (4, -6), va="top",
             textcoords="offset points", color=_INK, fontsize=size,
         )  # fmt: skip
         for phase, colour in (("prefill", PREFILL), ("decode", DECODE)):
@@ -55,8 +56,9 @@ def roofline(
             axes.plot([o.intensity for o in mine], [o.rate for o in mine], "o", color=colour,
                       markersize=6, alpha=0.85)  # fmt: skip
             for words, spot in _labels(mine):
-                axes.annotate(words, spot, (7, -4), textcoords="offset points", va="top",
-                              color=colour, fontsize=size)  # fmt: skip
+                left = spot[0] < here.ridge / 8  # there a neighbour may stand on the right
+                axes.annotate(words, spot, (-6, -8) if left else (7, -4), va="top",
+                              textcoords="offset points", color=colour, fontsize=size)  # fmt: skip
         axes.set_xlim(low, high)
         axes.set_ylim(low * here.bandwidth / 1.5, here.rate * 2)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -58,7 +59,12 @@ def ratios(
         axes.set_yticks(ticks, [f"{t:g}" for t in ticks])
         axes.minorticks_off()
         axes.set_ylim(low, high)
-        axes.xaxis.set_major_formatter(lambda value, _: si(value, "s", 1))
+        times = [m for c in clouds for m in c.measured]
+        decades = range(math.floor(math.log10(min(times))), math.ceil(math.log10(max(times))) + 1)
+        steps = (1,) if len(decades) > 3 else (1, 3)
+        marks = [k * 10.0**d for d in decades for k in steps]
+        marks = [t for t in marks if min(times) / 1.5 <= t <= max(times) * 1.5]
+        axes.set_xticks(marks, [si(t, "s", 1) for t in marks])
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
         axes.figure.legend(

@@ -9,8 +9,8 @@ longer, what waits for arithmetic takes twice as long.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from math import sqrt
 
 import torch
@@ -22,6 +22,7 @@ from inferlab.lab.experiments import standins
 from inferlab.lab.intervals import Interval, ratio
 from inferlab.lab.meters import interleave
 from inferlab.lab.probes import gemm_probe
+from inferlab.lab.records import provenance
 from inferlab.theory import counts
 
 TURN = sqrt(2)
@@ -72,10 +73,11 @@ class Operation:
 
 @dataclass(frozen=True)
 class Here:
-    """Ceilings beside which the operations were timed: byte/s, FLOP/s."""
+    """Ceilings beside which the operations were timed: byte/s, FLOP/s; where that was."""
 
     bandwidth: float
     rate: float
+    provenance: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def ridge(self) -> float:
@@ -91,8 +93,9 @@ def ceilings(model: Model) -> Here:
     probes = {"read": standins.memory_read(device), "product": product}
     with _threads(device):
         found = interleave(probes, _ROUNDS, device=device, clock=clocks.core_clock(device))
+        where = provenance(device)
     best = {name: probes[name].work / min(times) for name, times in found.items()}
-    return Here(best["read"], best["product"])
+    return Here(best["read"], best["product"], where)
 
 
 def operations(
@@ -117,13 +120,13 @@ def operations(
             )  # fmt: skip
             for name, (held, parts) in _PRODUCTS.items():
                 run = [_product(model, held, n) for n in (rows, 2 * rows)]
-                made.append(_timed(name, phase, [work.op(p) for p in parts.split()], run, device))
+                made.append(_timed(name, phase, [work.op(p) for p in parts.split()], run, model))
             head = [_head(model, n) for n in (1, 2)]
-            made.append(_timed("head", phase, [work.op("head")], head, device))
+            made.append(_timed("head", phase, [work.op("head")], head, model))
             keys = rows if phase == "prefill" else context + 1
             looks = [_attention(model, rows, keys, times) for times in (1, 2)]
             parts = [work.op(name) for name in ("scores", "softmax", "values")]
-            made.append(_timed("attention", phase, parts, looks, device))
+            made.append(_timed("attention", phase, parts, looks, model))
     return made
 
 
@@ -176,11 +179,13 @@ def _attention(model: Model, new: int, keys: int, times: int) -> Callable[[], ob
     return lambda: [F.scaled_dot_product_attention(q, k, v) for k, v in kv]
 
 
-def _timed(name: str, phase: str, parts: list, runs: list[Callable], device: str) -> Operation:
-    once, twice = runs
+def _timed(name: str, phase: str, parts: list, runs: list[Callable], model: Model) -> Operation:
+    """A large read before each sample takes out of the caches what the one before left there."""
+    device, (once, twice) = str(model.device), runs
+    read = standins.memory_read(device)
     found = interleave(
-        {"once": once, "twice": twice}, _ROUNDS, _LEAST, 1, device=device,
-        clock=clocks.core_clock(device),
+        {"a read": read, "once": once, "another": read, "twice": twice}, _ROUNDS, _LEAST, 1,
+        device=device, clock=clocks.core_clock(device),
     )  # fmt: skip
     flops, moved = sum(p.flops for p in parts), sum(p.bytes for p in parts)
     middle = sorted(found["once"])[len(found["once"]) // 2]
