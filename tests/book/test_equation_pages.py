@@ -134,7 +134,6 @@ def built(tmp_path_factory):
     root = tmp_path_factory.mktemp("equations")
     checkout = build.Path(__file__).resolve().parents[2]
     config = yaml.safe_load((checkout / "_config.yml").read_text(encoding="utf-8"))
-    config["html"].pop("favicon", None)
     (root / "_config.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
     for name in (f"{FOLDER}/index.md", "chapters/notation.md", "chapters/glossary.md"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
