@@ -17,8 +17,10 @@ __all__ = [
     "execution_key", "library_files", "machine_key", "machine_name", "model_key", "source_key",
 ]  # fmt: skip
 
-# What a result depends on; book/ is left out: it arranges results and makes none.
+# What a result depends on; book/ is left out: it arranges results and makes none. So are the words
+# of theory/notation.
 LIBRARY = ("theory", "engine", "lab", "data.py", "here.py", "__init__.py")
+WORDS = Path("theory", "notation")
 
 
 def source_key(node: NotebookNode) -> str:
@@ -48,7 +50,8 @@ def library_files() -> Iterator[Path]:
     package = Path(inferlab.__file__).parent
     for part in LIBRARY:
         place = package / part
-        yield from sorted(place.rglob("*.py")) if place.is_dir() else [place]
+        files = sorted(place.rglob("*.py")) if place.is_dir() else [place]
+        yield from (file for file in files if package / WORDS not in file.parents)
 
 
 def model_key(model: str) -> str:
