@@ -6,6 +6,7 @@ import re
 import struct
 
 import pytest
+import yaml
 from bs4 import BeautifulSoup
 from docutils import nodes
 from docutils.core import publish_doctree
@@ -154,11 +155,9 @@ def test_a_built_book_has_it_all(book, console):
     book.page("chapters/intro.md", "# Intro\n\nFirst & *foremost*.\n\n```{depths}\n```\n")
     book.notebook("chapters/01_answer/a.ipynb", ("text", "# One"), ("code", "print('x')"))
     book.notebook("chapters/04_math/b.ipynb", ("text", "# Four"), ("code", "print('y')"))
-    (book.root / "_config.yml").write_text(
-        (book.root / "_config.yml")
-        .read_text()
-        .replace("url: ''", "url: https://github.com/me/book")
-    )
+    config = yaml.safe_load((book.root / "_config.yml").read_text(encoding="utf-8"))
+    config["repository"]["url"] = "https://github.com/me/book"
+    (book.root / "_config.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
     run.run(book.root, book.stage, console=console)
     html, _ = build.build(book.root, book.root / "_build")
     assert site.check(html, private=(str(book.root),)) == []
