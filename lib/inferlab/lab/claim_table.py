@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from html import escape
 
 from inferlab.lab import claim_view
 from inferlab.lab.claims import Result
@@ -45,16 +44,16 @@ def together(results: Iterable[Result]) -> Results:
 
 
 def distances(results: Iterable[Result]) -> list[tuple[str, list]]:
-    """For each case that states a number other than 0: its claim and regime, and the interval of
-    measured ÷ stated, of the source. As the rows of `plots_factors.factors`.
+    """For each case in which the source states "about" a number: its claim and regime, and the
+    interval of measured ÷ stated. As the rows of `plots_factors.factors`.
     """
     rows = []
     for result in results:
         for case in result.cases:
             stated = case.statements.get("source")
-            if stated is None or stated.value <= 0 or case.measured.value <= 0:
+            if stated is None or stated.relation != "~" or case.measured.value <= 0:
                 continue
             factor = case.measured.scaled(1 / stated.value)
-            label = escape(f"{result.entry.number}, {case.regime.id}")
+            label = f"{result.entry.number}, {case.regime.id}"
             rows.append((label, [(factor, case.outcomes["source"])]))
     return rows

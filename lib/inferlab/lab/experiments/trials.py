@@ -113,5 +113,7 @@ def counted() -> tuple[str, ...]:
     return tuple(
         id
         for id, entry in book.items()
-        if id in TRIALS and entry.by == "count" and all(r.by != "clock" for r in entry.regimes)
+        if id in TRIALS
+        and entry.kind != "limit"  # a limit is timed, also where the share of cases is counted
+        and {entry.by, *(r.by or entry.by for r in entry.regimes)} == {"count"}
     )
