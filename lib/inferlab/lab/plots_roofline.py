@@ -40,16 +40,20 @@ def roofline(
         size = 8 if narrow else 9.5
         half = (low * here.ridge) ** 0.5
         axes.annotate(
-            f"read: {si(here.bandwidth, 'B/s', 2)}", (half, half * here.bandwidth), (-5, 5),
+            "read" if narrow else f"read: {si(here.bandwidth, 'B/s', 2)}",
+            (half, half * here.bandwidth), (-5, 5),
             ha="right", textcoords="offset points", color=_INK, fontsize=size,
         )  # fmt: skip
         axes.annotate(
-            f"product: {si(here.rate, 'FLOP/s', 2)}", (high, here.rate), (0, 5), ha="right",
+            "product" if narrow else f"product: {si(here.rate, 'FLOP/s', 2)}",
+            (high, here.rate), (0, 5), ha="right",
             textcoords="offset points", color=_INK, fontsize=size,
         )  # fmt: skip
         axes.annotate(
-            f"ridge point {here.ridge:.0f}", (here.ridge, here.rate), (4, -6), va="top",
-            textcoords="offset points", color=_INK, fontsize=size,
+            f"ridge {here.ridge:.0f}" if narrow else f"ridge point {here.ridge:.0f}",
+            (here.ridge, here.rate), (-3, 5) if narrow else (4, -6), color=_INK, fontsize=size,
+            va="bottom" if narrow else "top", ha="right" if narrow else "left",
+            textcoords="offset points",
         )  # fmt: skip
         for phase, colour in (("prefill", PREFILL), ("decode", DECODE)):
             mine = [o for o in operations if o.phase == phase]
@@ -57,7 +61,11 @@ def roofline(
                       markersize=6, alpha=0.85)  # fmt: skip
             for words, spot in _labels(mine):
                 left = spot[0] < here.ridge / 8  # there a neighbour may stand on the right
-                axes.annotate(words, spot, (-6, -8) if left else (7, -4), va="top",
+                middle = narrow and phase == "prefill" and not left
+                place = (0, -8) if middle else (7, -3)
+                if left:
+                    place = (-6, -20 if phase == "decode" else -8)
+                axes.annotate(words, spot, place, va="top", ha="center" if middle else "left",
                               textcoords="offset points", color=colour, fontsize=size)  # fmt: skip
         axes.set_xlim(low, high)
         axes.set_ylim(low * here.bandwidth / 1.5, here.rate * 2)
