@@ -156,6 +156,13 @@ def test_the_ledger_has_every_claim_and_what_was_measured(site):
     assert "Why it cannot be tested" in entries["ledger-training-is-paid-once"].text
 
 
+def test_what_the_ledger_page_made_itself_has_no_link_to_itself(site):
+    _, whole, _ = site("", {LEDGER_PAGE: notebook(tokens())})
+    tested = whole.find(id="ledger-one-pass-per-token")
+    assert "On this page" in tested.text
+    assert not whole.find_all("a", href="")
+
+
 def test_a_fault_of_the_ledger_is_a_warning_of_the_build(site):
     _, _, said = site("", {ANSWER: notebook(passes())})
     assert "this notebook is to assert claim 'one-pass-per-token', and does not" in said

@@ -109,7 +109,5 @@ def _made(hit: Found, place: tuple[str, str]) -> str:
         None: f"No verdict is recorded yet; {result['foreseen']} was foreseen.",
     }[result["as_recorded"]]
     left = f" Not tried: {', '.join(result['missing'])}." if result["missing"] else ""
-    return (
-        f'<a href="{escape(address)}">{escape(name)}</a>, {escape(claim_view.made_on(made))}. '
-        f"{as_recorded}{left}"
-    )
+    page = f'<a href="{escape(address)}">{escape(name)}</a>' if address else "On this page"
+    return f"{page}, {escape(claim_view.made_on(made))}. {as_recorded}{left}"
