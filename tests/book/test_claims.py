@@ -160,7 +160,7 @@ def test_what_the_ledger_page_made_itself_has_no_link_to_itself(site):
     _, whole, _ = site("", {LEDGER_PAGE: notebook(tokens())})
     tested = whole.find(id="ledger-one-pass-per-token")
     assert "On this page" in tested.text
-    assert not whole.find_all("a", href="")
+    assert not tested.find_all("a", href="")
 
 
 def test_a_fault_of_the_ledger_is_a_warning_of_the_build(site):
