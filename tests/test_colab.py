@@ -177,6 +177,14 @@ def test_what_runs_there_is_let_pass(source):
     assert not problems(source)
 
 
+WITHOUT_A_MACHINE = {
+    "04_math/published_numbers": "none",  # times that others published
+    "07_sources/claims": "cpu",  # counts, the same on any device
+    "07_sources/mistakes_counting": "cpu",  # counts, and what the CPU's attention kernel computes
+}
+"""Pages on which the device is not the reader's to choose, and what it is instead."""
+
+
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=NAMES)
 def test_the_machine_chooses_unless_the_reader_does(file):
     """device and scale are parameters, and model where one is loaded: each "auto"."""
@@ -186,8 +194,10 @@ def test_the_machine_chooses_unless_the_reader_does(file):
             for statement in ast.parse(cell.source).body:
                 if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant):
                     found[statement.targets[0].id] = statement.value.value
-    assert {"device", "scale"} <= found.keys()
-    for name in ("device", "model", "scale"):
+    name = file.relative_to(ROOT / "chapters").with_suffix("").as_posix()
+    assert "scale" in found
+    assert found.get("device", "none") == WITHOUT_A_MACHINE.get(name, "auto")
+    for name in ("model", "scale"):
         assert found.get(name, "auto") == "auto", name
 
 
