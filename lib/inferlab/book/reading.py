@@ -18,7 +18,7 @@ FIRST_LOAD = 500_000
 compression."""
 
 PATIENCE = 5_000  # milliseconds; a page of text is painted in a tenth of that
-SETTLE = 250
+SETTLE = 150
 
 
 def check(site: Path) -> list[Problem]:
@@ -29,8 +29,7 @@ def check(site: Path) -> list[Problem]:
         names = [file.relative_to(site).as_posix() for file in html_pages(site)]
         with open_browser() as browser:
             with serve(site) as origin:
-                for name in names:
-                    problems += _text(browser, origin, name)
+                problems += _texts(browser, origin, names)
                 if "index.html" in names:
                     problems += _weight(browser, origin)
                 if "search.html" in names:
@@ -56,34 +55,53 @@ def loaded(browser: Any, address: str) -> list[tuple[str, int]]:
     return found
 
 
-def _text(browser: Any, origin: str, name: str) -> list[Problem]:
-    """The text of one page: painted while every script is on its way, there without scripts."""
+def _texts(browser: Any, origin: str, names: list[str]) -> list[Problem]:
+    """The text of each page: painted while every script is on its way, there without scripts."""
+    slow, full, plain = (browser.new_context(java_script_enabled=on) for on in (True, True, False))
+    held: list[Any] = []
+    slow.route(re.compile(r"\.js(\?|$)"), lambda route: held.append(route))
     problems = []
-    context, held = browser.new_context(), []
+    for name in names:
+        painted = _painted(slow, f"{origin}/{name}")
+        while held:
+            held.pop().abort()
+        if not painted:
+            what = "no text is painted before the scripts come"
+            problems.append(Problem(name, "slow line", what))
+        elif name != "search.html":  # a search without scripts cannot be; it says so
+            left = set(_shown(plain, f"{origin}/{name}", 0))
+            for text in dict.fromkeys(_shown(full, f"{origin}/{name}", SETTLE)):
+                if text not in left:
+                    what = f"does not show {text[:60]!r}"
+                    problems.append(Problem(name, "without scripts", what))
+    for context in (slow, full, plain):
+        context.close()
+    return problems
+
+
+def _painted(context: Any, address: str) -> bool:
+    """Whether a page shows text while its scripts are asked for and not answered."""
+    from playwright.sync_api import TimeoutError as Late
+
     page = context.new_page()
-    page.route(re.compile(r"\.js(\?|$)"), lambda route: held.append(route))
-    page.goto(f"{origin}/{name}", wait_until="commit")
+    page.goto(address, wait_until="commit")
     try:
         page.wait_for_function(_PAINTED, timeout=PATIENCE)
-    except Exception:  # Playwright's own time-out, whose class only it knows
-        problems.append(Problem(name, "slow line", "no text is painted before the scripts come"))
-    for route in held:
-        route.abort()
-    context.close()
-    if name == "search.html" or problems:
-        return problems  # a search without scripts cannot be; it says so
-    shown = []
-    for scripts in (True, False):
-        context = browser.new_context(java_script_enabled=scripts)
-        page = context.new_page()
-        page.goto(f"{origin}/{name}", wait_until="load")
-        page.wait_for_timeout(SETTLE)
-        shown.append(page.evaluate(_SHOWN))
-        context.close()
-    for text in dict.fromkeys(shown[0]):
-        if text not in shown[1]:
-            problems.append(Problem(name, "without scripts", f"does not show {text[:60]!r}"))
-    return problems
+    except Late:
+        return False
+    finally:
+        page.close(run_before_unload=False)
+    return True
+
+
+def _shown(context: Any, address: str, settle: int) -> list[str]:
+    """The blocks of text that a page shows, in their order."""
+    page = context.new_page()
+    page.goto(address, wait_until="load")
+    page.wait_for_timeout(settle)
+    found = page.evaluate(_SHOWN)
+    page.close()
+    return found
 
 
 def _weight(browser: Any, origin: str) -> list[Problem]:
