@@ -176,3 +176,18 @@ def test_the_browser_can_be_named(monkeypatch, tmp_path):
     assert browser.find_browser() is None
     program.touch()
     assert browser.find_browser() == program
+
+
+def test_pages_of_one_template_take_turns(tmp_path):
+    """Each in one view, all six views seen; any other page in all of them."""
+    for name in ("index", *(f"equations/symbols/s{i}" for i in range(7))):
+        file = tmp_path / f"{name}.html"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("<p>words</p>")
+    views = dict(browser._views(tmp_path))
+    assert views.pop("index.html") == dict.fromkeys(browser.THEMES, browser.WIDTHS)
+    seen = [(theme, widths) for view in views.values() for theme, widths in view.items()]
+    assert len(seen) == len(views) == 7
+    assert {(t, w) for t, ws in seen for w in ws} == {
+        (t, w) for t in browser.THEMES for w in browser.WIDTHS
+    }

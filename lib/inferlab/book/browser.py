@@ -9,11 +9,12 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ __all__ = [
 
 WIDTHS = (390, 800, 1300)
 THEMES = ("light", "dark")
+ONE_TEMPLATE = ("/equations/symbols/", "/equations/operations/")
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 FLAGS = [
     "--disable-gpu",
@@ -127,6 +129,8 @@ def open_browser() -> Iterator[Any]:
 def check(site: Path, *, accessibility: bool = True) -> list[Problem]:
     """Open every page at three widths and in both themes; returns all that is wrong.
 
+    Pages made from one template (of the symbols and operations) take turns: each is opened in one
+    width and theme, the next in the next.
     A request to another place than the site, a request that fails, an error on the console, a
     script that breaks, a page wider than the window, a violation of WCAG 2.2 AA that axe finds.
     """
@@ -134,10 +138,10 @@ def check(site: Path, *, accessibility: bool = True) -> list[Problem]:
     def look() -> list[Problem]:
         problems: list[Problem] = []
         with serve(site) as origin, open_browser() as browser:
-            for file in html_pages(site):
-                name = file.relative_to(site).as_posix()
-                problems += _check_page(browser, origin, name, accessibility)
-        return problems
+            for name, views in _views(site):
+                for theme, widths in views.items():
+                    problems += _look(browser, origin, name, theme, widths, accessibility)
+        return list(dict.fromkeys(problems))
 
     return apart(look)
 
@@ -150,29 +154,42 @@ def apart(look: Callable[[], Any]) -> Any:
         return pool.submit(look).result()
 
 
-def _check_page(browser: Any, origin: str, name: str, accessibility: bool) -> list[Problem]:
-    """One page, loaded once for each theme and looked at in each width."""
+def _views(site: Path) -> Iterator[tuple[str, dict[str, tuple[int, ...]]]]:
+    """Each page's name, and theme -> widths in which it is looked at."""
+    turns = cycle([(theme, width) for theme in THEMES for width in WIDTHS])
+    for file in html_pages(site):
+        name = file.relative_to(site).as_posix()
+        if any(part in f"/{name}" for part in ONE_TEMPLATE):
+            theme, width = next(turns)
+            yield name, {theme: (width,)}
+        else:
+            yield name, dict.fromkeys(THEMES, WIDTHS)
+
+
+def _look(
+    browser: Any, origin: str, name: str, theme: str, widths: Iterable[int], accessibility: bool
+) -> list[Problem]:
+    """One page, loaded once and looked at in each width."""
     problems: list[Problem] = []
-    for theme in THEMES:
-        context = browser.new_context(color_scheme=theme)
-        page = context.new_page()
-        listen(page, origin, name, problems)
-        page.goto(f"{origin}/{name}", wait_until="networkidle")
-        for width in WIDTHS:
-            page.set_viewport_size({"width": width, "height": 900})
-            page.wait_for_timeout(SETTLE)
-            over = page.evaluate(
-                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-            )
-            if over > 0:
-                wide = page.evaluate(_WIDEST)
-                what = f"{over} px wider than {width} px ({wide})"
-                problems.append(Problem(name, "horizontal scroll", what))
-            if accessibility:
-                label = f"axe, {theme}, {width} px"
-                problems += [Problem(name, label, what) for what in _axe(page)]
-        context.close()
-    return list(dict.fromkeys(problems))
+    context = browser.new_context(color_scheme=theme)
+    page = context.new_page()
+    listen(page, origin, name, problems)
+    page.goto(f"{origin}/{name}", wait_until="networkidle")
+    for width in widths:
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(SETTLE)
+        over = page.evaluate(
+            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
+        if over > 0:
+            wide = page.evaluate(_WIDEST)
+            what = f"{over} px wider than {width} px ({wide})"
+            problems.append(Problem(name, "horizontal scroll", what))
+        if accessibility:
+            label = f"axe, {theme}, {width} px"
+            problems += [Problem(name, label, what) for what in _axe(page)]
+    context.close()
+    return problems
 
 
 def listen(page: Any, origin: str, name: str, problems: list[Problem]) -> None:
