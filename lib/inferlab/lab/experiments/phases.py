@@ -136,7 +136,7 @@ def cache_or_none(
 
 
 def first_token(
-    model: Model | None = None, prompt: int = 64, ahead: int = 1, rounds: int = ROUNDS,
+    model: Model | None = None, prompt: int = 64, ahead: int = 1, rounds: int = 8,
     plant: str = "",
 ) -> list[Case]:  # fmt: skip
     """Time to the first token ÷ time of prefill alone: nobody waiting, and `ahead` before us.
