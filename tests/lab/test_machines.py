@@ -54,8 +54,9 @@ def test_a_bound_is_the_plain_roofline_and_none_where_nothing_fits():
     h100, llama = hardware.get("h100-sxm"), shapes.get("llama-3-8b")
     found = machines.bound(llama, h100, h100.memory, "bf16", 1024)
     assert found == roofline.decode_time(llama, h100, context=1024)
-    assert machines.bound(llama, h100, 2 * llama.params, "bf16", 0) is not None
-    assert machines.bound(llama, h100, 2 * llama.params - 1, "bf16", 0) is None
+    room = 2 * llama.params + 1025 * llama.kv_bytes_per_token("bf16")  # weights and cache
+    assert machines.bound(llama, h100, room, "bf16", 1024) is not None
+    assert machines.bound(llama, h100, room - 1, "bf16", 1024) is None
 
 
 def test_no_measured_step_is_faster_than_its_bound(recorded):

@@ -92,11 +92,12 @@ def kind(accelerator: hardware.Accelerator) -> str:
 
 
 def bound(shape: ModelShape, machine, memory: float, dtype: str, context: int) -> float | None:
-    """Seconds per token at batch 1 by the plain roofline; None where the weights do not fit.
+    """Seconds per token at batch 1 by the plain roofline; None where weights and cache do not fit.
 
     memory  bytes of the machine. 16-bit weights and cache; no engine is faster at these ceilings.
     """
-    if shape.params * bytes_per_weight(dtype) > memory:
+    cache = (context + 1) * shape.kv_bytes_per_token(dtype)
+    if shape.params * bytes_per_weight(dtype) + cache > memory:
         return None
     return roofline.decode_time(
         shape, machine, context=context, weight_dtype=dtype, kv_dtype=dtype, dtype=dtype
