@@ -180,7 +180,7 @@ def test_the_browser_can_be_named(monkeypatch, tmp_path):
 
 def test_pages_of_one_template_take_turns(tmp_path):
     """Each in one view, all six views seen; any other page in all of them."""
-    for name in ("index", *(f"equations/symbols/s{i}" for i in range(7))):
+    for name in ("index", *(f"04_math/equations/symbols/s{i}" for i in range(7))):
         file = tmp_path / f"{name}.html"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("<p>words</p>")

@@ -27,7 +27,7 @@ __all__ = [
 
 WIDTHS = (390, 800, 1300)
 THEMES = ("light", "dark")
-ONE_TEMPLATE = ("/equations/symbols/", "/equations/operations/")
+ONE_TEMPLATE = ("/04_math/equations/",)
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 FLAGS = [
     "--disable-gpu",
@@ -129,8 +129,8 @@ def open_browser() -> Iterator[Any]:
 def check(site: Path, *, accessibility: bool = True) -> list[Problem]:
     """Open every page at three widths and in both themes; returns all that is wrong.
 
-    Pages made from one template (of the symbols and operations) take turns: each is opened in one
-    width and theme, the next in the next.
+    Pages made from one template (those of equations, symbols and operations) take turns: each is
+    opened in one width and theme, the next in the next.
     A request to another place than the site, a request that fails, an error on the console, a
     script that breaks, a page wider than the window, a violation of WCAG 2.2 AA that axe finds.
     """
