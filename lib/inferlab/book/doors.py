@@ -22,7 +22,12 @@ PAGE = """<!DOCTYPE html>
 body {{ display: grid; font: 1.1rem/1.6 system-ui, sans-serif; margin: 0; min-height: 100vh;
   padding: 1.5rem; place-items: center; }}
 h1 {{ font: 600 2rem/1.2 Georgia, serif; }}
+a {{ color: #0b5394; }}
 main {{ max-width: 34rem; }}
+@media (prefers-color-scheme: dark) {{
+  body {{ background: #121212; color: #ddd; }}
+  a {{ color: #8ab4f8; }}
+}}
 </style>
 </head>
 <body><main>

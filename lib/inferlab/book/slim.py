@@ -30,6 +30,7 @@ SCRIPT = re.compile(r"<script\b(?P<attributes>[^>]*)>(?P<text>.*?)</script>[ \t]
 SOURCE = re.compile(r"""\bsrc=["'](?P<address>[^"']+)["']""")
 STYLE = re.compile(r"""(?<=href=["'])(?P<path>[^"'?:]+\.css)(?:\?[^"']*)?(?=["'])""")
 ESCAPED = re.compile(r"\\([0-9a-fA-F]{4,6})")
+TOGGLE = re.compile(r'(</a><details[^>]*>)<summary>(?=<span class="toctree-toggle)')
 PRIVATE = re.compile("[\ue000-\uf8ff]")  # where fonts of icons keep their glyphs
 
 
@@ -42,7 +43,7 @@ def slim(site: Path) -> None:
     pages = [p for p in sorted(site.rglob("*.html")) if "_static" not in p.parts]
     for page in pages:
         text = scripts(page.read_text(encoding="utf-8"), search=page.name == "search.html")
-        page.write_text(coloured(text), encoding="utf-8")
+        page.write_text(named(coloured(text)), encoding="utf-8")
     for file in {*site.rglob(ICONS + "*"), *(site / "_static").rglob("*.map")}:
         file.unlink()
     used = words(file for suffix in ("html", "js") for file in site.rglob(f"*.{suffix}"))
@@ -83,6 +84,11 @@ def coloured(html: str) -> str:
     """
     html = html.replace('data-theme="auto"', 'data-theme="light"', 1)
     return html.replace(*EARLY)
+
+
+def named(html: str) -> str:
+    """The page with a name for what opens and shuts a part of the sidebar: the theme gives none."""
+    return TOGGLE.sub(r'\1<summary aria-label="Pages of this part">', html)
 
 
 def words(files: Iterable[Path]) -> frozenset[str]:

@@ -48,7 +48,7 @@ class MathML(Printer):
 
     def math(self, equation) -> str:
         """The whole formula as a <math> element."""
-        return f'<math display="block">{self.equation(equation)}</math>'
+        return f'<math display="block" role="group">{self.equation(equation)}</math>'
 
     def equals(self, left, right):
         return f"<mrow>{left}<mo>=</mo>{right}</mrow>"
