@@ -183,7 +183,7 @@ def test_a_calibration_is_measured_dated_named_and_saved(calibrated):
     assert made.bandwidth > 0
     assert made.fixed_time > 0
     assert made.layer_time != 0
-    assert made.threads == torch.get_num_threads()
+    assert 1 <= made.threads <= torch.get_num_threads()  # fewer beside a busy neighbour
     for dtype in ("fp32", "bf16"):
         assert set(made.product_rates(dtype)) == {32, 64}
         assert made.peak_flops(dtype) == max(made.product_rates(dtype).values())
