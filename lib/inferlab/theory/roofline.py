@@ -169,7 +169,8 @@ def predict(
                and .note says so.
     phase      'decode': one token of each of `batch` sequences after `context` cached ones.
                'prefill': `batch` prompts of `prompt` tokens (of `context` where prompt is None),
-               logits at the last position, causal pairs alone.
+               logits at the last position; of attention the causal pairs, or with
+               an `additive.Fitted` whole blocks of `causal_block` keys, as its kernel does.
     dtype      products are computed in this; None as `compute_dtype(weight_dtype)` says. The head
                computes as head_dtype is stored, attention in bf16 where dtype is narrower (fp8).
     constants  used instead of the machine's.
