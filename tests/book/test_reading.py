@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from inferlab.book import browser, reading, site_frame
+from inferlab.book import browser, doors, reading, site_frame
 
 pytestmark = [
     pytest.mark.browser,
@@ -33,7 +33,7 @@ LOST = (
 def made(tmp_path):
     """made(head, body, lost=, found=, weight=) is what the check says of such a site."""
 
-    def make(head="", body="", lost=LOST, found=FOUND, weight=0):
+    def make(head="", body="", lost=LOST, found=FOUND, weight=0, to="a/one.html"):
         (tmp_path / "a").mkdir()
         (tmp_path / "a.js").write_text(OPEN)
         (tmp_path / "b.js").write_text("document.body.classList.add('ready')")
@@ -43,6 +43,7 @@ def made(tmp_path):
         text = PAGE.format(head="", body=f"<script>{found}</script>")
         (tmp_path / "search.html").write_text(text)
         (tmp_path / "404.html").write_text(lost)
+        (tmp_path / "door.html").write_text(doors.front("Inference", to))
         return [str(problem) for problem in reading.check(tmp_path)]
 
     return make
@@ -84,6 +85,10 @@ def test_a_wrong_address_that_leads_nowhere_is_found(made):
     found = made(lost=LOST.replace('<base href="/book/">', ""))
     assert found == ["404.html: wrong address: from /chapters/nowhere/at/all.html: "
                      "/chapters/nowhere/at/a/one.html leads nowhere"]  # fmt: skip
+
+
+def test_a_door_that_leads_nowhere_is_found(made):
+    assert made(to="nowhere.html") == ["door.html: without scripts: /nowhere.html leads nowhere"]
 
 
 def test_a_site_of_many_pages_has_a_page_for_wrong_addresses(tmp_path):

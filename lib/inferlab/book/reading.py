@@ -26,10 +26,13 @@ def check(site: Path) -> list[Problem]:
 
     def look() -> list[Problem]:
         problems: list[Problem] = []
-        names = [file.relative_to(site).as_posix() for file in html_pages(site)]
+        files = {file.relative_to(site).as_posix(): file for file in html_pages(site)}
+        names = list(files)
+        passed = {name for name, file in files.items() if _LEADS_ON in file.read_text("utf-8")}
         with open_browser() as browser:
             with serve(site) as origin:
-                problems += _texts(browser, origin, names)
+                problems += _texts(browser, origin, [name for name in names if name not in passed])
+                problems += _onward(browser, origin, sorted(passed))
                 if "index.html" in names:
                     problems += _weight(browser, origin)
                 if "search.html" in names:
@@ -76,6 +79,27 @@ def _texts(browser: Any, origin: str, names: list[str]) -> list[Problem]:
                     problems.append(Problem(name, "without scripts", what))
     for context in (slow, full, plain):
         context.close()
+    return problems
+
+
+def _onward(browser: Any, origin: str, names: list[str]) -> list[Problem]:
+    """Whether a page that only leads on to another one does so without scripts."""
+    problems = []
+    context = browser.new_context(java_script_enabled=False)
+    for name in names:
+        page = context.new_page()
+        page.goto(f"{origin}/{name}", wait_until="commit")
+        try:
+            page.wait_for_url(lambda url, at=f"{origin}/{name}": url != at, timeout=PATIENCE)
+            to = page.url
+            if not context.request.get(to).ok:
+                what = f"{to.removeprefix(origin)} leads nowhere"
+                problems.append(Problem(name, "without scripts", what))
+        except Exception as fault:
+            why = str(fault).splitlines()[0]
+            problems.append(Problem(name, "without scripts", f"does not lead on: {why}"))
+        page.close()
+    context.close()
     return problems
 
 
@@ -156,6 +180,8 @@ def _lost(browser: Any, site: Path) -> list[Problem]:
             context.close()
     return problems
 
+
+_LEADS_ON = '<meta http-equiv="refresh"'
 
 _PAINTED = """() => performance.getEntriesByName('first-contentful-paint').length > 0
   && document.querySelector('main, body').innerText.trim().length > 40"""
