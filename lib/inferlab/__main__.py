@@ -109,6 +109,8 @@ def run(
             timeout=timeout,
         )
     failed = [result for result in results if result.state == "failed"]
+    if any(result.state == "executed" for result in results):
+        print("The pages show these results once they are built: inferlab book")
     if failed:
         say(f"{len(failed)} of {len(results)} notebooks failed.")
     raise typer.Exit(int(bool(failed)))

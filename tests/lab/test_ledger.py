@@ -165,6 +165,7 @@ def _writing(shape, prompt, new):
 
 def _counted():
     small, large = shapes.get("smollm2-135m"), shapes.get("llama-2-7b")
+    half = shapes.get("qwen2.5-0.5b")
     wide = shapes.get("llama-3-8b")
     two = {s.name: 2 * s.params for s in (small, large, wide)}
     n, big = two[small.name], two[large.name]
@@ -187,6 +188,7 @@ def _counted():
         ("worked-example", "prefill"): counts.rule_of_thumb_flops(70e9, 500),
         ("worked-example", "total"): counts.rule_of_thumb_flops(70e9, 1000),
         ("equal-flops-unequal-time", "flops"): _writing(large, 500, 500) / _prefill(large, 500),
+        ("equal-flops-unequal-time", "flops-small"): _writing(half, 500, 500) / _prefill(half, 500),
         ("bytes-per-step", "bf16"): counts.step(wide, [Sequence(1, 0)]).weight_bytes
         / (2 * wide.params),
         ("one-dense-product", "short-prompt"): _dense_share(large, 512),

@@ -129,9 +129,7 @@ def test_rounds_in_which_threads_stood_in_line_are_discarded(clock):
         clock.now += 0.3 + late
         line.stood += late
 
-    p = paired(
-        line.work(0.1), step, 8, 0, balance=False, clock=clock, threads=2, waits=line
-    )
+    p = paired(line.work(0.1), step, 8, 0, balance=False, clock=clock, threads=2, waits=line)
     assert p.step.conditions["discarded"] == 2
     assert p.step.samples == pytest.approx((0.3,) * 8)
     assert p.step.provenance["threads"] == 2

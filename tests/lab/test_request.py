@@ -42,7 +42,8 @@ def test_no_request_without_tokens(prompt, answer):
 def test_a_run_on_a_tiny_model():
     model = random_model(SHAPE, "cpu", "fp32")
     seen = []
-    run = request.run(model, [1, 2, 3, 4], 6, rounds=8, progress=seen.append)
+    run = request.run(model, [1, 2, 3, 4], 6, rounds=8, progress=seen.append, waits=lambda: None)
+    assert run.disturbed == 0
     assert seen == list(range(1, 9))
     assert len(run.tokens) == 6
     assert run.passes == 6
@@ -61,6 +62,23 @@ def test_a_run_on_a_tiny_model():
     assert 0 < used.value < 1
     with pytest.raises(ValueError, match="fp32 only"):
         run.ceilings.peak_flops("bf16")
+
+
+@pytest.mark.parametrize(("disturbed", "tried", "left"), [(3, 11, 0), (12, 16, 4)])
+def test_a_disturbed_round_is_run_again_and_told_when_it_stays(disturbed, tried, left):
+    """`waits` is asked before and after a round: of the first ones, a core was away throughout."""
+    asked = []
+
+    def waits():
+        asked.append(None)
+        before, after = len(asked) % 2, len(asked) // 2
+        return 0.0 if before or after > disturbed else 1e6
+
+    model = random_model(SHAPE, "cpu", "fp32")
+    run = request.run(model, [1, 2, 3, 4], 3, rounds=8, waits=waits)
+    assert len(asked) == 2 * tried
+    assert len(run.rounds) == run.ceilings.read.n == run.fixed.n == 8
+    assert run.disturbed == left
 
 
 def test_one_token_has_no_pace():

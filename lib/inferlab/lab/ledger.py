@@ -114,10 +114,9 @@ class Ledger(Mapping[str, Entry]):
     def __getitem__(self, id: str) -> Entry:
         if id not in self._entries:
             near = get_close_matches(id, self._entries, n=3, cutoff=0.4)
-            raise ValueError(
-                f"no claim {id!r} in data/claims.yml"
-                + (f"; near are {', '.join(near)}" if near else "")
-            )
+            hint = "near are" if near else f"it has {len(self)}, such as"
+            shown = ", ".join(near or list(self)[:3])
+            raise ValueError(f"no claim {id!r} in data/claims.yml; {hint} {shown}")
         return self._entries[id]
 
     def __contains__(self, id: object) -> bool:

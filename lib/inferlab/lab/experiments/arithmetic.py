@@ -5,7 +5,6 @@ The counts themselves are those of `flops`: the engine's own operations, as they
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -52,13 +51,6 @@ def worked_example(plant: str = "") -> dict[str, float]:
     """The source's own numbers by its own rule. plant  "macs" counts one FLOP for a weight"""
     found = flops.worked_example()
     return {k: n / 2 for k, n in found.items()} if plant == "macs" else found
-
-
-@functools.cache
-def write_over_read(tokens: int = 500) -> float:
-    """FLOPs of writing ÷ FLOPs of reading, as many tokens each, counted for Llama-2-7B."""
-    model = flops.skeleton(HEAVY)
-    return flops.answer_flops(model, tokens, tokens) / flops.one_pass(model, tokens).total
 
 
 def dense_products(plant: str = "") -> list[Case]:

@@ -7,6 +7,7 @@ counter sees the same operations. Neither knows the formulas of `theory.counts`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -183,6 +184,19 @@ def whole(model: Model) -> list[Case]:
         ours = (formula + exact_answer(held.shape, prompt, answer)) / told
         cases.append(Case(regime, counted, ours=ours, detail=f"P = {prompt}, G = {answer}"))
     return cases
+
+
+@functools.cache
+def write_over_read(tokens: int = 500) -> tuple[Case, ...]:
+    """Cases of `equal-flops-unequal-time` that are counted: as many tokens written as read."""
+    cases = []
+    for regime, name in (("flops", "llama-2-7b"), ("flops-small", "qwen2.5-0.5b")):
+        model = skeleton(name)
+        counted = answer_flops(model, tokens, tokens) / one_pass(model, tokens).total
+        formula = exact(model.shape, tokens).matmul_flops
+        ours = exact_answer(model.shape, tokens, tokens) / formula
+        cases.append(Case(regime, counted, ours=ours, detail=f"P = G = {tokens}"))
+    return tuple(cases)
 
 
 def worked_example(n_params: float = 70e9, prompt: int = 500, answer: int = 500) -> dict:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from inferlab.engine.generate import generate
 from inferlab.engine.model import Model
-from inferlab.lab.experiments import arithmetic, standins
+from inferlab.lab.experiments import flops, standins
 from inferlab.lab.intervals import Interval, ratio
 from inferlab.lab.pairs import paired
 from inferlab.lab.probes import Probe, gemm_probe
@@ -61,7 +61,7 @@ def reading_is_cheap(
 
 def equal_flops(
     model: Model | None = None, tokens: int = 256, rounds: int = ROUNDS, plant: str = ""
-) -> dict[str, object]:
+) -> list[Case]:
     """P = G = `tokens`: time of G − 1 decode passes ÷ time of prefill, and the same of FLOPs.
 
     A pass is timed at the mean context of the answer: its time is linear in the context.
@@ -69,7 +69,7 @@ def equal_flops(
     model = model or standins.wide()
     both = read_beside_write(model, tokens, tokens * 3 // 2, rounds, plant)
     time = ratio(both.written, both.read, scale=(tokens - 1) / tokens)
-    return {"time": time, "flops": arithmetic.write_over_read()}
+    return [Case("time", time), *flops.write_over_read()]
 
 
 def dearer_half(

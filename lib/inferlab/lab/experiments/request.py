@@ -6,11 +6,13 @@ yields the first token of the answer, and G − 1 decode passes for the rest.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from inferlab.engine.generate import generate
 from inferlab.engine.model import Model
+from inferlab.lab import clock as clocks
 from inferlab.lab.hollow import hollow, hollow_pass
 from inferlab.lab.intervals import Interval, ratio
 from inferlab.lab.meters import synchronizer, timeline
@@ -91,6 +93,7 @@ class Run:
     ttft    seconds to the first token; tpot: seconds per token after it; e2e: of the whole request
     gaps    seconds between tokens, all rounds together; rounds: each round's timeline
     fixed   seconds of a pass through as many layers and operations with next to no weights
+    disturbed  of the rounds, those in which threads stood in line for a core: something else ran
     """
 
     tokens: tuple[int, ...]
@@ -102,6 +105,7 @@ class Run:
     fixed: Measurement
     ceilings: Ceilings
     rounds: tuple[Timeline, ...]
+    disturbed: int = 0
 
     @property
     def typical(self) -> Timeline:
@@ -115,6 +119,20 @@ class Run:
         return ratio(reached, self.ceilings.read.samples)
 
 
+@dataclass(frozen=True)
+class _Round:
+    """One round. in_line: how many threads stood in line for a core meanwhile, on average."""
+
+    line: Timeline
+    rates: list[float]
+    fixed: float
+    in_line: float
+
+    @property
+    def calm(self) -> bool:
+        return self.in_line <= clocks.CALM
+
+
 def run(
     model: Model,
     prompt: Sequence[int],
@@ -122,30 +140,38 @@ def run(
     rounds: int = 9,
     stop: Collection[int] = (),
     progress: Callable[[int], None] = lambda done: None,
+    waits: clocks.Waited = clocks.waited,
 ) -> Run:
     """Run the request `rounds` times: ceilings, request, hollow passes, ceilings, request, …
 
-    One request before the first is not counted. Raises ValueError for an answer of fewer than two
-    tokens, since TPOT is not defined for it, and RuntimeError if a round wrote other tokens.
+    One request before the first is not counted. A round in which threads stood in line for a core
+    (`clock.CALM`) is run again; after twice as many as wanted the calmest are kept, and `disturbed`
+    says how many of them were not calm. Raises ValueError for an answer of fewer than two tokens,
+    since TPOT is not defined for it, and RuntimeError if a round wrote other tokens.
     """
     where, dtype = str(model.device), model.dtype_name
     probes = read_probe(where), gemm_probe(dtype, 1024, 1024, 1024, where, _kernel(model))
     empty = hollow(model)
     cache = model.cache(1, len(prompt) + max_tokens)
-    waited, times, rates, passes = [], [], ([], []), set()
+    tried, passes = [], set()
     tokens = _once(model, cache, prompt, max_tokens, stop)[0]
     if len(tokens) < 2:
         raise ValueError("the answer has one token: ask for at least two, or put another prompt")
-    for index in range(rounds):
-        for probe, found in zip(probes, rates, strict=True):
-            found.append(_rate(probe, where))
+    while len(tried) < 2 * rounds and sum(r.calm for r in tried) < rounds:
+        stood, begun = waits(), time.perf_counter()
+        rates = [_rate(probe, where) for probe in probes]
         written, line = _once(model, cache, prompt, max_tokens, stop)
         passes.add(cache.passes)
         if written != tokens:
-            raise RuntimeError(f"round {index + 1} wrote other tokens than the one before it")
-        times.append(line)
-        waited.append(hollow_pass(empty, len(prompt), where))
-        progress(index + 1)
+            raise RuntimeError(f"round {len(tried) + 1} wrote other tokens than the one before it")
+        fixed = hollow_pass(empty, len(prompt), where)
+        now, took = waits(), time.perf_counter() - begun
+        in_line = 0.0 if stood is None or now is None else (now - stood) / took
+        tried.append(_Round(line, rates, fixed, in_line))
+        progress(min(rounds, len(tried)))
+    calmest = sorted(range(len(tried)), key=lambda i: tried[i].in_line)[:rounds]
+    kept = [tried[i] for i in sorted(calmest)]
+    times, rates = [r.line for r in kept], [[r.rates[i] for r in kept] for i in (0, 1)]
     here = provenance(where)
     how = {"model": model.shape.name, "dtype": dtype, "prompt": len(prompt), "answer": len(tokens),
            "device": where, "kernels": model.table, "warmup": 1}  # fmt: skip
@@ -155,11 +181,12 @@ def run(
 
     return Run(
         tokens=tokens, passes=passes.pop() if len(passes) == 1 else -1, rounds=tuple(times),
+        disturbed=sum(not r.calm for r in kept),
         ttft=record("time to first token", (t.ttft for t in times)),
         tpot=record("time per output token", (t.tpot for t in times)),
         e2e=record("whole request", (t.e2e for t in times)),
         gaps=record("time between tokens", (gap for t in times for gap in t.itl)),
-        fixed=record("pass without weights", waited, layers=model.shape.n_layers),
+        fixed=record("pass without weights", (r.fixed for r in kept), layers=model.shape.n_layers),
         ceilings=Ceilings(
             record("read bandwidth", rates[0], "B/s", **probes[0].conditions),
             record("matrix product rate", rates[1], "FLOP/s", **probes[1].conditions),
