@@ -13,7 +13,10 @@ BIN     := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST  := $(BIN)/python -m pytest
 NEEDS   := pyproject.toml requirements.lock
-FAST    := -m "not slow and not notebook and not browser and not gpu"
+# Tests that read no clock and open no browser share the cores; the others run alone
+WORKERS ?= 2
+SHARED  := -n $(WORKERS) --dist worksteal
+FAST    := $(SHARED) -m "not slow and not notebook and not browser and not gpu"
 
 .PHONY: help book lab check test test-lowest test-colab bench clean distclean
 help:
@@ -35,7 +38,8 @@ check: $(VENV)/.dev
 test: $(VENV)/.dev
 	$(BIN)/python -m ruff check .
 	$(BIN)/lint-imports
-	$(PYTEST)
+	$(PYTEST) $(SHARED) -m "not notebook and not browser and not gpu"
+	$(PYTEST) -m "notebook or browser or gpu"
 
 # The fast tests with the lowest versions that pyproject.toml allows; torch alone stays as locked
 test-lowest: $(VENV)-lowest/.lowest

@@ -189,7 +189,7 @@ def test_a_calibration_is_measured_dated_named_and_saved(calibrated):
         assert made.peak_flops(dtype) == max(made.product_rates(dtype).values())
     assert made.source.startswith("measured ceilings of")
     assert made.date in made.source
-    assert f"{torch.get_num_threads()} threads" in made.name
+    assert f"{made.threads} thread" in made.name
     assert Calibration.from_json(made.to_json()) == made
     with pytest.raises(ValueError, match="no matrix product rate of fp16 was measured"):
         made.peak_flops("fp16")

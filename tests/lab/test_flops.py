@@ -59,6 +59,7 @@ def test_the_context_at_which_attention_adds_a_share(share):
     assert found.attention / found.linear == pytest.approx(share, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_the_claims_come_out_as_foreseen(smollm2):
     for id, cases in (
         ("two-flops-per-parameter", flops.per_token(smollm2)),

@@ -26,10 +26,7 @@ LIGHT = (
     "cache-is-a-major-consumer", "worked-example", "one-dense-product",
     "serving-outweighs-training", "little-arithmetic-per-byte",
 )  # fmt: skip
-MODEL = ("split-follows-from-autoregression", "later-positions-do-not-exist",
-         "full-pass-every-request", "positions-read-at-once",
-         "pure-function-of-tokens")  # fmt: skip
-HEAVY = tuple(id for id in trials.counted() if id not in LIGHT + MODEL)
+HEAVY = tuple(id for id in trials.counted() if id not in LIGHT)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +52,7 @@ def test_each_trial_has_its_claim_and_a_falsehood():
         assert trial.plants, id
 
 
-@pytest.mark.parametrize("id", LIGHT + MODEL)
+@pytest.mark.parametrize("id", LIGHT)
 def test_a_count_comes_out_as_the_ledger_has_it_and_tries_every_regime(id):
     result = trials.run(id)
     assert trials.as_foreseen(result), repr(result)
@@ -70,7 +67,7 @@ def test_a_longer_count_comes_out_too(id):
     assert not result.missing
 
 
-@pytest.mark.parametrize(("id", "plant"), _every(LIGHT + MODEL))
+@pytest.mark.parametrize(("id", "plant"), _every(LIGHT))
 def test_a_planted_falsehood_is_caught(id, plant):
     assert _fails(id, plant)
 
@@ -87,6 +84,7 @@ def test_a_planted_count_leaves_the_counter_as_it_was():
     assert arithmetic.flops.one_pass is before
 
 
+@pytest.mark.slow
 def test_a_planted_weight_is_put_back(smollm2):
     before = frozen.fingerprints(smollm2)
     assert frozen.forward_only(smollm2, plant="learns") == {"greedy": 1, "sampled": 1}
@@ -106,6 +104,7 @@ CLOCKED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("id", CLOCKED)
 def test_what_the_clock_takes_comes_with_an_interval_for_each_regime(id, tiny):
     cases = CLOCKED[id](tiny)

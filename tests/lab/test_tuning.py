@@ -14,6 +14,8 @@ from inferlab.engine.model import Model
 from inferlab.lab import tuning
 from inferlab.lab.tuning import tune, tuned
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):

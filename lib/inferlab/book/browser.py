@@ -22,7 +22,8 @@ from inferlab.book.pages import BookError
 from inferlab.book.site import Problem, html_pages
 
 __all__ = [
-    "WIDTHS", "apart", "browser_help", "check", "find_browser", "listen", "open_browser", "serve",
+    "ONE_TEMPLATE", "WIDTHS", "apart", "browser_help", "check", "find_browser", "listen",
+    "open_browser", "serve", "share",
 ]  # fmt: skip
 
 WIDTHS = (390, 800, 1300)
@@ -135,23 +136,47 @@ def check(site: Path, *, accessibility: bool = True) -> list[Problem]:
     script that breaks, a page wider than the window, a violation of WCAG 2.2 AA that axe finds.
     """
 
-    def look() -> list[Problem]:
-        problems: list[Problem] = []
-        with serve(site) as origin, open_browser() as browser:
-            for name, views in _views(site):
-                for theme, widths in views.items():
-                    problems += _look(browser, origin, name, theme, widths, accessibility)
-        return list(dict.fromkeys(problems))
+    with serve(site) as origin:
 
-    return apart(look)
+        def look(browser: Any, page: tuple[str, dict[str, tuple[int, ...]]]) -> list[Problem]:
+            name, views = page
+            return [
+                problem
+                for theme, widths in views.items()
+                for problem in _look(browser, origin, name, theme, widths, accessibility)
+            ]
+
+        return list(dict.fromkeys(share(look, _views(site))))
 
 
-def apart(look: Callable[[], Any]) -> Any:
-    """What `look` returns, called in a thread of its own: Playwright's switching of stacks upsets
+def share(look: Callable[[Any, Any], list[Problem]], items: Iterable[Any]) -> list[Problem]:
+    """The problems `look(browser, item)` returns for all items, in their order.
+
+    As many browsers as there are cores, at most four, take the next item when they are done with
+    one: a page waits most of the time for what it is to show.
+    """
+    found: dict[int, list[Problem]] = {}
+    waiting, taken = iter(enumerate(items)), threading.Lock()
+
+    def work() -> None:
+        with open_browser() as browser:
+            while True:
+                with taken:
+                    index, item = next(waiting, (-1, None))
+                if index < 0:
+                    return
+                found[index] = look(browser, item)
+
+    apart(work, min(4, os.cpu_count() or 1))
+    return [problem for index in sorted(found) for problem in found[index]]
+
+
+def apart(look: Callable[[], Any], threads: int = 1) -> Any:
+    """What `look` returns, called in threads of its own: Playwright's switching of stacks upsets
     CPython 3.11's count of its depth, after which the caller's ast.parse would fail.
     """
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(look).result()
+    with ThreadPoolExecutor(max_workers=threads) as pool:
+        return [done.result() for done in [pool.submit(look) for _ in range(threads)]][0]
 
 
 def _views(site: Path) -> Iterator[tuple[str, dict[str, tuple[int, ...]]]]:

@@ -5,10 +5,11 @@ its text waits for scripts, what is left without them, the search, an address th
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from inferlab.book.browser import apart, listen, open_browser, serve
+from inferlab.book.browser import ONE_TEMPLATE, listen, serve, share
 from inferlab.book.site import Problem, html_pages
 
 __all__ = ["FIRST_LOAD", "check", "loaded"]
@@ -19,29 +20,34 @@ compression."""
 
 PATIENCE = 5_000  # milliseconds; a page of text is painted in a tenth of that
 SETTLE = 150
+EVERY = 10
 
 
 def check(site: Path) -> list[Problem]:
-    """All that a reader would miss on a slow line, without scripts, or at a wrong address."""
+    """All that a reader would miss on a slow line, without scripts, or at a wrong address.
 
-    def look() -> list[Problem]:
-        problems: list[Problem] = []
-        files = {file.relative_to(site).as_posix(): file for file in html_pages(site)}
-        names = list(files)
-        passed = {name for name, file in files.items() if _LEADS_ON in file.read_text("utf-8")}
-        with open_browser() as browser:
-            with serve(site) as origin:
-                problems += _texts(browser, origin, [name for name in names if name not in passed])
-                problems += _onward(browser, origin, sorted(passed))
-                if "index.html" in names:
-                    problems += _weight(browser, origin)
-                if "search.html" in names:
-                    problems += _search(browser, origin)
-            if "404.html" in names:
-                problems += _lost(browser, site)
-        return problems
+    Of pages made from one template (those of equations, symbols and operations) the text of every
+    tenth is looked at.
+    """
 
-    return apart(look)
+    files = {file.relative_to(site).as_posix(): file for file in html_pages(site)}
+    passed = {name for name, file in files.items() if _LEADS_ON in file.read_text("utf-8")}
+    same = [name for name in files if any(part in f"/{name}" for part in ONE_TEMPLATE)]
+    left = passed.union(name for index, name in enumerate(same) if index % EVERY)
+    with serve(site) as origin:
+        asked: list[Callable[[Any], list[Problem]]] = []
+        if "index.html" in files:
+            asked.append(lambda browser: _weight(browser, origin))
+        if "search.html" in files:
+            asked.append(lambda browser: _search(browser, origin))
+        if "404.html" in files:
+            asked.append(lambda browser: _lost(browser, site))
+        for name in files:
+            if name in passed:
+                asked.append(lambda browser, name=name: _onward(browser, origin, name))
+            elif name not in left:
+                asked.append(lambda browser, name=name: _text(browser, origin, name))
+        return share(lambda browser, ask: ask(browser), asked)
 
 
 def loaded(browser: Any, address: str) -> list[tuple[str, int]]:
@@ -58,47 +64,42 @@ def loaded(browser: Any, address: str) -> list[tuple[str, int]]:
     return found
 
 
-def _texts(browser: Any, origin: str, names: list[str]) -> list[Problem]:
-    """The text of each page: painted while every script is on its way, there without scripts."""
+def _text(browser: Any, origin: str, name: str) -> list[Problem]:
+    """The text of a page: painted while every script is on its way, there without scripts."""
     slow, full, plain = (browser.new_context(java_script_enabled=on) for on in (True, True, False))
     held: list[Any] = []
     slow.route(re.compile(r"\.js(\?|$)"), lambda route: held.append(route))
     problems = []
-    for name in names:
-        painted = _painted(slow, f"{origin}/{name}")
-        while held:
-            held.pop().abort()
-        if not painted:
-            what = "no text is painted before the scripts come"
-            problems.append(Problem(name, "slow line", what))
-        elif name != "search.html":  # a search without scripts cannot be; it says so
-            left = set(_shown(plain, f"{origin}/{name}", 0))
-            for text in dict.fromkeys(_shown(full, f"{origin}/{name}", SETTLE)):
-                if text not in left:
-                    what = f"does not show {text[:60]!r}"
-                    problems.append(Problem(name, "without scripts", what))
+    painted = _painted(slow, f"{origin}/{name}")
+    while held:
+        held.pop().abort()
+    if not painted:
+        problems.append(Problem(name, "slow line", "no text is painted before the scripts come"))
+    elif name != "search.html":  # a search without scripts cannot be; it says so
+        left = set(_shown(plain, f"{origin}/{name}", 0))
+        for text in dict.fromkeys(_shown(full, f"{origin}/{name}", SETTLE)):
+            if text not in left:
+                what = f"does not show {text[:60]!r}"
+                problems.append(Problem(name, "without scripts", what))
     for context in (slow, full, plain):
         context.close()
     return problems
 
 
-def _onward(browser: Any, origin: str, names: list[str]) -> list[Problem]:
+def _onward(browser: Any, origin: str, name: str) -> list[Problem]:
     """Whether a page that only leads on to another one does so without scripts."""
-    problems = []
+    problems, at = [], f"{origin}/{name}"
     context = browser.new_context(java_script_enabled=False)
-    for name in names:
-        page = context.new_page()
-        page.goto(f"{origin}/{name}", wait_until="commit")
-        try:
-            page.wait_for_url(lambda url, at=f"{origin}/{name}": url != at, timeout=PATIENCE)
-            to = page.url
-            if not context.request.get(to).ok:
-                what = f"{to.removeprefix(origin)} leads nowhere"
-                problems.append(Problem(name, "without scripts", what))
-        except Exception as fault:
-            why = str(fault).splitlines()[0]
-            problems.append(Problem(name, "without scripts", f"does not lead on: {why}"))
-        page.close()
+    page = context.new_page()
+    page.goto(at, wait_until="commit")
+    try:
+        page.wait_for_url(lambda url: url != at, timeout=PATIENCE)
+        if not context.request.get(page.url).ok:
+            what = f"{page.url.removeprefix(origin)} leads nowhere"
+            problems.append(Problem(name, "without scripts", what))
+    except Exception as fault:
+        why = str(fault).splitlines()[0]
+        problems.append(Problem(name, "without scripts", f"does not lead on: {why}"))
     context.close()
     return problems
 

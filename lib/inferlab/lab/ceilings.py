@@ -92,7 +92,8 @@ class Calibration:
     def name(self) -> str:
         """The accelerator, or the CPU with its threads."""
         where = self.records[0].provenance
-        return where.get("accelerator") or f"{where['cpu']}, {where['threads']} threads"
+        threads = f"{where['threads']} thread{'s' * (where['threads'] > 1)}"
+        return where.get("accelerator") or f"{where['cpu']}, {threads}"
 
     @property
     def date(self) -> str:

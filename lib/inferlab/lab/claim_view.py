@@ -183,7 +183,7 @@ def made_on(provenance: Mapping) -> str:
     """Machine, threads, day and commit of a result, in one phrase."""
     machine = provenance.get("accelerator") or provenance.get("cpu") or "unknown machine"
     threads = provenance.get("threads")
-    parts = [str(machine)] + ([f"{threads} threads"] if threads else [])
+    parts = [str(machine)] + ([f"{threads} thread{'s' * (threads != 1)}"] if threads else [])
     parts += [str(provenance.get("date", ""))[:10]]
     if provenance.get("commit"):
         parts.append(f"commit {provenance['commit']}")

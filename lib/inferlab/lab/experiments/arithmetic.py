@@ -38,7 +38,7 @@ def _counting(plant: str) -> Iterator[None]:
 def _trial(cases: Callable[..., list[Case]]) -> Callable[[str], list[Case]]:
     def run(plant: str = "") -> list[Case]:
         with _counting(plant):
-            return cases(standins.small("bf16"))
+            return cases(standins.small("auto"))
 
     return run
 

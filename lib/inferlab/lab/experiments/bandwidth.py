@@ -105,7 +105,7 @@ def fewer_bits(
     int8: every product reads 8-bit rows with one scale each (torch's weight-only kernel).
     plant  "same" takes the wider weights twice; "swapped" exchanges them
     """
-    middle = model or standins.wide()
+    middle = model or standins.wide(dtype="bf16")
     where, layers = str(middle.device), middle.shape.n_layers
     steps = {
         "fp32": standins.writer(standins.wide(layers, "fp32", where), 64),

@@ -41,7 +41,7 @@ def forward_only(model: Model | None = None, plant: str = "") -> dict[str, int]:
     plant  "learns" moves one weight by one part in a hundred, as a step of training would;
            "gradient" lets one tensor ask for a gradient
     """
-    model = model or standins.small("bf16")
+    model = model or standins.small("auto")
     before, prompt = fingerprints(model), _prompt(model)
     target = next(t for name, t in model.weights.items() if name.endswith("attn_norm.weight"))
     kept = target.clone()
@@ -71,7 +71,7 @@ def same_twice(model: Model | None = None, plant: str = "") -> dict[str, int]:
 
     plant  "remembers" lets the second run go on from the first; "one-seed" draws with one seed
     """
-    model = model or standins.small("bf16")
+    model = model or standins.small("auto")
     prompt = _prompt(model)
     cache = model.cache(1, 2 * (len(prompt) + ANSWER))
 
@@ -103,7 +103,7 @@ def same_arithmetic(model: Model | None = None, plant: str = "") -> dict[str, fl
 
     plant  "remembers" keeps what the others left in the cache
     """
-    model = model or standins.small("bf16")
+    model = model or standins.small("auto")
     prompt = _prompt(model)
     cache = model.cache(1, 8 * len(prompt) + ANSWER)
 

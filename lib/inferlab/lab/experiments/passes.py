@@ -20,7 +20,7 @@ def prefill_passes(model: Model | None = None, plant: str = "") -> dict[str, int
 
     plant  "chunks" reads 64 tokens a pass; "one-by-one" reads one token a pass
     """
-    model = model or standins.small("bf16")
+    model = model or standins.small("auto")
     chunk = {"chunks": 64, "one-by-one": 1}.get(plant)
     short, long = (passes_to_first_token(model, prompt, chunk) for prompt in (12, 256))
     return {"this-request": short, "long-prompt": long}
@@ -45,7 +45,7 @@ def decode_passes(
     model: Model | None = None, short: int = 16, long: int = 200, plant: str = ""
 ) -> list[Case]:
     """Decode passes for a short and a long answer, beside G and G − 1."""
-    model = model or standins.small("bf16")
+    model = model or standins.small("auto")
     tries = (("short-answer", short), ("long-answer", long))
     return [
         Case(regime, answer_passes(model, 12, g, plant), source=g, ours=g - 1, detail=f"G = {g}")
@@ -58,7 +58,7 @@ def tokens_passed(model: Model | None = None, plant: str = "") -> list[Case]:
 
     Counted at the input of each pass. plant  "forgets" clears the cache before the second request
     """
-    model = model or standins.small("bf16")
+    model = model or standins.small("auto")
     prompt, kept = standins.ids(model, 96), 64
     cache = model.cache(1, len(prompt))
     through = _read(model, cache, prompt)

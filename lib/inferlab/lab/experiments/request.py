@@ -141,13 +141,16 @@ def run(
     stop: Collection[int] = (),
     progress: Callable[[int], None] = lambda done: None,
     waits: clocks.Waited = clocks.waited,
+    patience: float = 30.0,
 ) -> Run:
     """Run the request `rounds` times: ceilings, request, hollow passes, ceilings, request, …
 
     One request before the first is not counted. A round in which threads stood in line for a core
-    (`clock.CALM`) is run again; after twice as many as wanted the calmest are kept, and `disturbed`
-    says how many of them were not calm. Raises ValueError for an answer of fewer than two tokens,
-    since TPOT is not defined for it, and RuntimeError if a round wrote other tokens.
+    (`clock.CALM`) is run again; after twice as many as wanted, or those wanted and `patience`
+    seconds, the calmest are kept, and `disturbed` says how many were not calm.
+
+    Raises ValueError for an answer of fewer than two tokens, since TPOT is not defined for it, and
+    RuntimeError if a round wrote other tokens.
     """
     where, dtype = str(model.device), model.dtype_name
     probes = read_probe(where), gemm_probe(dtype, 1024, 1024, 1024, where, _kernel(model))
@@ -157,7 +160,10 @@ def run(
     tokens = _once(model, cache, prompt, max_tokens, stop)[0]
     if len(tokens) < 2:
         raise ValueError("the answer has one token: ask for at least two, or put another prompt")
-    while len(tried) < 2 * rounds and sum(r.calm for r in tried) < rounds:
+    start = time.perf_counter()
+    while sum(r.calm for r in tried) < rounds and (
+        len(tried) < rounds or (len(tried) < 2 * rounds and time.perf_counter() - start < patience)
+    ):
         stood, begun = waits(), time.perf_counter()
         rates = [_rate(probe, where) for probe in probes]
         written, line = _once(model, cache, prompt, max_tokens, stop)

@@ -2,6 +2,7 @@
 
 `small` is the default model with its real weights, where tokens matter. `wide` is a shape in which
 weights outweigh everything else, with random weights: time does not depend on what they say.
+dtype "auto" is what the device multiplies itself (`engine.device.pick_dtype`).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def small(dtype: str = "fp32", device: str = "cpu") -> Model:
 
 
 @functools.lru_cache(maxsize=3)
-def wide(layers: int = 4, dtype: str = "bf16", device: str = "cpu") -> Model:
+def wide(layers: int = 4, dtype: str = "auto", device: str = "cpu") -> Model:
     """`wide_shape(layers)` with random weights."""
     return random_model(wide_shape(layers), device, dtype)
 
@@ -53,7 +54,7 @@ def memory_read(device: str = "cpu") -> Probe:
 
 
 @functools.lru_cache(maxsize=1)
-def tiny(dtype: str = "bf16", device: str = "cpu") -> Model:
+def tiny(dtype: str = "auto", device: str = "cpu") -> Model:
     """24 layers of next to no width, 5 M parameters: many operations and little to read."""
     shape = replace(
         wide_shape(24), d_model=128, n_heads=4, n_kv_heads=2, head_dim=32, d_ff=384, vocab=512,
