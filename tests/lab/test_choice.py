@@ -14,6 +14,7 @@ from inferlab.engine.device import Facts, Gpu
 from inferlab.engine.load import DEFAULT
 from inferlab.engine.weights import contract
 from inferlab.lab import choice
+from inferlab.lab.experiments import predictor
 from inferlab.theory import shapes
 
 LARGE, SMALL = choice.HUB_MODELS
@@ -260,3 +261,15 @@ def test_what_is_in_the_cache_needs_no_network(monkeypatch, tmp_path, tiny_check
     (tmp_path / "part" / "config.json").write_bytes((folder / "config.json").read_bytes())
     hub.stored = str(tmp_path / "part")
     assert "cannot be reached" in choice.hub_obstacle("some/model", 1000)
+
+
+@pytest.mark.parametrize(
+    ("rate", "picked"), [(1e12, 0), (6e10, 1), (1e9, 1)], ids=["fast", "slow", "slowest"]
+)
+def test_the_shape_to_time_is_the_largest_that_reads_fast_enough(rate, picked):
+    machine = predictor.Ceilings(1e11, rate)
+    found = choice.pick_shape("auto", machine, "fp32", 512)
+    assert found == choice.TIMED[picked]
+    assert choice.pick_shape("llama-3-8b", machine, "fp32", 512) == "llama-3-8b"
+    params = [shapes.get(name).params for name in choice.TIMED]
+    assert params == sorted(params, reverse=True)

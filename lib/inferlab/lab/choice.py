@@ -18,7 +18,7 @@ import torch
 from inferlab.engine import device as devices
 from inferlab.engine.load import DEFAULT
 from inferlab.engine.weights import contract, safetensors
-from inferlab.theory import shapes
+from inferlab.theory import roofline, shapes
 from inferlab.theory.units import si
 
 SCALES = ("ci", "laptop", "gpu")
@@ -29,6 +29,9 @@ HUB_MODELS = {"Qwen/Qwen3-8B": "qwen3-8b", "Qwen/Qwen2.5-1.5B-Instruct": "qwen2.
 
 Whether one is gated is asked of the Hub before it is taken; a gated one is passed over.
 """
+
+TIMED = ("qwen2.5-0.5b", "smollm2-135m")
+"""Shapes to time with random weights, the largest first: the larger, the more is the weights'."""
 
 ROOM = 4_000_000_000
 """Bytes kept beside the weights: 16,000 tokens of qwen3-8b's cache (147 kB each) and the work of
@@ -101,6 +104,23 @@ def pick_scale(
     if environment.get("INFERLAB_CI", "0") not in ("", "0"):
         return "ci"
     return "gpu" if device.type == "cuda" else "laptop"
+
+
+def pick_shape(
+    name: str, machine: roofline.Machine, dtype: str, tokens: int, seconds: float = 2.0
+) -> str:
+    """The shape asked for; for "auto" the largest of TIMED that reads a prompt fast enough.
+
+    That is: of which a prefill pass of `tokens` tokens takes at most `seconds` at the ceilings of
+    `machine` in `dtype`; the smallest where none does.
+    """
+    if name != "auto":
+        return name
+    kinds = {"weight_dtype": dtype, "kv_dtype": dtype}
+    for other in TIMED[:-1]:
+        if roofline.prefill_time(shapes.get(other), machine, prompt=tokens, **kinds) <= seconds:
+            return other
+    return TIMED[-1]
 
 
 def hub_obstacle(repo: str, nbytes: int) -> str:
