@@ -106,3 +106,17 @@ def test_thirteen_shapes_of_a_third_of_a_billion_parameters():
     shapes = predictor.unseen()
     assert len(shapes) == 13
     assert all(shape.params >= 0.3e9 and shape != predictor.base() for shape in shapes)
+
+
+def test_a_slow_machine_leaves_the_longest_steps_out():
+    def left(rate):
+        machine = predictor.Ceilings(1e11, rate)
+        return predictor.within(predictor.QUICK, predictor.base(), machine, "fp32")
+
+    assert left(1e12) == predictor.QUICK
+    slow = left(6e10)
+    assert {s.length for s in predictor.QUICK if s not in slow} == {512}
+    assert [s for s in slow if s.phase == "decode"] == [
+        s for s in predictor.QUICK if s.phase == "decode"
+    ]
+    assert left(1e6) == predictor.QUICK  # none is short enough: all of them

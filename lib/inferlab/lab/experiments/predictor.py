@@ -27,8 +27,9 @@ from inferlab.lab.hollow import narrow
 from inferlab.lab.meters import interleave
 from inferlab.lab.probes import Probe, gemm_probe, torch_dtype
 from inferlab.lab.rates import read_ceiling
-from inferlab.theory import shapes
+from inferlab.theory import counts, roofline, shapes
 from inferlab.theory.additive import Fitted, Prediction
+from inferlab.theory.roofline import Machine
 from inferlab.theory.shapes import ModelShape
 
 KEYS_AT_A_TIME = 512
@@ -135,6 +136,23 @@ def unseen() -> tuple[ModelShape, ...]:
         shapes.get("qwen2.5-0.5b"),
         shapes.get("llama-3.2-1b"),
     )  # fmt: skip
+
+
+def within(
+    points: Sequence[Step], shape: ModelShape, machine: Machine, dtype: str, seconds: float = 3.0
+) -> tuple[Step, ...]:
+    """The steps that take at most `seconds` at the ceilings, in their order; all where none does.
+
+    A slow machine would spend a page's time on its longest prompts.
+    """
+    kinds = {"weight_dtype": dtype, "kv_dtype": dtype}
+
+    def light(step: Step) -> float:
+        new, past = (step.length, 0) if step.phase == "prefill" else (1, step.length)
+        work = counts.step(shape, [counts.Sequence(new, past)] * step.batch, **kinds)
+        return roofline.step_time(work, machine, dtype)
+
+    return tuple(point for point in points if light(point) <= seconds) or tuple(points)
 
 
 def timer(device: str = "cpu", dtype: str = "bf16", seconds: float = 0.5) -> Timer:
