@@ -32,6 +32,7 @@ on a scale of ratios, between 1 (the bytes alone count) and 2 (the FLOPs alone).
 _PRODUCTS = {"q, k, v": ("attn_qkv", "q k v"), "o": ("attn_output", "o"),
              "gate, up": ("ffn_gate_up", "gate up"), "down": ("ffn_down", "down")}  # fmt: skip
 _ROUNDS, _LEAST = 9, 0.1  # rounds of an operation at least, and seconds of them
+_SAMPLE, _FEWEST = 0.15, 4  # seconds of a product that suffice, and layers at least
 
 
 @dataclass(frozen=True)
@@ -119,8 +120,9 @@ def operations(
                 weight_dtype=model.dtype_name, kv_dtype=model.dtype_name, causal_half=False,
             )  # fmt: skip
             for name, (held, parts) in _PRODUCTS.items():
-                run = [_product(model, held, n) for n in (rows, 2 * rows)]
-                made.append(_timed(name, phase, [work.op(p) for p in parts.split()], run, model))
+                run, share = _product(model, held, rows)
+                ops = [work.op(p) for p in parts.split()]
+                made.append(_timed(name, phase, ops, run, model, share))
             head = [_head(model, n) for n in (1, 2)]
             made.append(_timed("head", phase, [work.op("head")], head, model))
             keys = rows if phase == "prefill" else context + 1
@@ -155,12 +157,22 @@ def _threads(device: str):
     return clocks.threads(clocks.spare_threads() if device == "cpu" else None)
 
 
-def _product(model: Model, held: str, rows: int) -> Callable[[], object]:
-    """One product of every layer, on the kernel that takes many rows: both sides the same."""
+def _product(model: Model, held: str, rows: int) -> tuple[list[Callable[[], object]], float]:
+    """([once, twice], share of the layers): one product of every layer, or of the first ones where
+    all would take longer than _SAMPLE; on the kernel that takes many rows, both sides the same.
+    """
     linears = [getattr(layer, held) for layer in model.weights.layers]
-    kind = model.table["linear"]["gemm"]
-    x = torch.randn(rows, linears[0].weight.shape[1], dtype=model.dtype, device=model.device)
-    return lambda: [linear(x, kind) for linear in linears]
+    kind, width = model.table["linear"]["gemm"], linears[0].weight.shape[1]
+    one, two = (
+        torch.randn(n, width, dtype=model.dtype, device=model.device) for n in (rows, 2 * rows)
+    )
+    device = str(model.device)
+    sync, clock = clocks.synchronizer(device), clocks.core_clock(device)
+    linears[0](one, kind)
+    each = clocks.seconds(lambda: linears[-1](one, kind), sync, clock)
+    some = linears[: max(_FEWEST, int(_SAMPLE / max(each, 1e-9)))]
+    runs = [lambda x=x: [linear(x, kind) for linear in some] for x in (one, two)]
+    return runs, len(some) / len(linears)
 
 
 def _head(model: Model, rows: int) -> Callable[[], object]:
@@ -179,8 +191,13 @@ def _attention(model: Model, new: int, keys: int, times: int) -> Callable[[], ob
     return lambda: [F.scaled_dot_product_attention(q, k, v) for k, v in kv]
 
 
-def _timed(name: str, phase: str, parts: list, runs: list[Callable], model: Model) -> Operation:
-    """A large read before each sample takes out of the caches what the one before left there."""
+def _timed(
+    name: str, phase: str, parts: list, runs: list[Callable], model: Model, share: float = 1.0
+) -> Operation:
+    """A large read before each sample takes out of the caches what the one before left there.
+
+    share  of the layers that the runs go through
+    """
     device, (once, twice) = str(model.device), runs
     read = standins.memory_read(device)
     found = interleave(
@@ -188,5 +205,5 @@ def _timed(name: str, phase: str, parts: list, runs: list[Callable], model: Mode
         device=device, clock=clocks.core_clock(device),
     )  # fmt: skip
     flops, moved = sum(p.flops for p in parts), sum(p.bytes for p in parts)
-    middle = sorted(found["once"])[len(found["once"]) // 2]
+    middle = sorted(found["once"])[len(found["once"]) // 2] / share
     return Operation(name, phase, flops, moved, middle, ratio(found["twice"], found["once"]))
