@@ -13,7 +13,7 @@ BIN     := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST  := $(BIN)/python -m pytest
 NEEDS   := pyproject.toml requirements.lock
-# Tests that read no clock and open no browser share the cores; the others run alone
+# Tests that read no clock and open no browser share the cores, a thread each; the others run alone
 WORKERS ?= 2
 SHARED  := -n $(WORKERS) --dist worksteal
 FAST    := $(SHARED) -m "not slow and not notebook and not browser and not gpu"
@@ -33,21 +33,21 @@ lab: $(VENV)/.book
 check: $(VENV)/.dev
 	$(BIN)/python -m ruff check .
 	$(BIN)/lint-imports
-	$(PYTEST) $(FAST)
+	OMP_NUM_THREADS=1 $(PYTEST) $(FAST)
 
 test: $(VENV)/.dev
 	$(BIN)/python -m ruff check .
 	$(BIN)/lint-imports
-	$(PYTEST) $(SHARED) -m "not notebook and not browser and not gpu"
+	OMP_NUM_THREADS=1 $(PYTEST) $(SHARED) -m "not notebook and not browser and not gpu"
 	$(PYTEST) -m "notebook or browser or gpu"
 
 # The fast tests with the lowest versions that pyproject.toml allows; torch alone stays as locked
 test-lowest: $(VENV)-lowest/.lowest
-	$(VENV)-lowest/bin/python -m pytest $(FAST)
+	OMP_NUM_THREADS=1 $(VENV)-lowest/bin/python -m pytest $(FAST)
 
 # The fast tests with what Google Colab preinstalls; torch alone stays as locked
 test-colab: $(VENV)-colab/.colab
-	$(VENV)-colab/bin/python -m pytest $(FAST)
+	OMP_NUM_THREADS=1 $(VENV)-colab/bin/python -m pytest $(FAST)
 
 bench: $(VENV)/.dev
 	-$(INSTALL) 'llama-cpp-python>=0.3.16'  # compiled here, minutes; where that fails it is left out
