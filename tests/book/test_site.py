@@ -132,9 +132,9 @@ FAULTS = {
     "dark": (
         "<style>@media (prefers-color-scheme: dark) "
         "{ p { color: #bbb; background: #fff } }</style>",
-        "axe, dark, 1300 px: color-contrast",
+        "axe, dark, 800 px: color-contrast",
     ),
-    "nameless": ("<button></button>", "axe, dark, 1300 px: button-name"),
+    "nameless": ("<button></button>", "axe, dark, 800 px: button-name"),
 }
 
 
