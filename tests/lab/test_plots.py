@@ -74,3 +74,15 @@ def test_machine_and_commit_stand_under_it(shown):
 def test_alt_text_must_say_something():
     with pytest.raises(ValueError, match="say in a sentence"):
         plots.timelines(ROWS, alt="A figure")
+
+
+@pytest.mark.parametrize(
+    ("share", "labels"),
+    [
+        (0.08, ["16", "64", "256", "512"]),
+        (0.22, ["16", "64", "", "512"]),
+        (1.0, ["16", "", "", "512"]),
+    ],
+)
+def test_labels_of_places_too_near_each_other_are_left_out(share, labels):
+    assert plots._apart([16, 64, 256, 512], share) == labels

@@ -189,6 +189,14 @@ def measured(label: str, x: Sequence[float], records: Sequence[Measurement], pha
     )  # fmt: skip
 
 
+def _apart(ticks: Sequence[float], share: float) -> list[str]:
+    """Labels of places on a logarithmic axis, "" for one nearer to the next than `share` of it."""
+    kept, least = [ticks[-1]], (ticks[-1] / ticks[0]) ** share
+    for tick in reversed(ticks[:-1]):
+        kept += [tick] if kept[-1] / tick >= least else []
+    return [f"{x:g}" if x in kept else "" for x in ticks]
+
+
 def sweep(
     series: Sequence[Series],
     *,
@@ -220,7 +228,7 @@ def sweep(
                 color=colour, annotation_clip=False, fontsize=9 if narrow else 10,
             )  # fmt: skip
         ticks = sorted({x for one in series for x in one.x})
-        axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
+        axes.set_xticks(ticks, _apart(ticks, 0.22 if narrow else 0.08))
         axes.minorticks_off()
         axes.yaxis.set_major_formatter(lambda value, _: si(value, unit, 2))
         right = max(ticks) * (max(ticks) / min(ticks)) ** (0.55 if narrow else 0.35)
