@@ -31,3 +31,9 @@ def test_an_answer_is_shown_as_it_stands():
     shown = views.answer("One <b>.\n\nTwo.")
     assert "<p>One &lt;b&gt;.</p><p>Two.</p>" in shown._repr_html_()
     assert repr(shown) == "One <b>.\n\nTwo."
+
+
+def test_a_cell_of_prose_keeps_some_width():
+    html = table(["a", "b"], [["x" * 60, "y" * 60], ["x", "y"]])._repr_html_()
+    assert html.count('class="il-words"') == 1
+    assert f'<td class="il-words">{"y" * 60}</td>' in html

@@ -6,6 +6,8 @@ import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+_WORDS = 40  # letters from which a cell is prose and keeps some width on a phone
+
 
 @dataclass(frozen=True)
 class Table:
@@ -20,7 +22,9 @@ class Table:
             first, *rest = (html.escape(cell) for cell in cells)
             side = ' scope="col"' if tag == "th" else ""
             out = f'<th scope="{"col" if tag == "th" else "row"}">{first}</th>'
-            return f"<tr>{out}{''.join(f'<{tag}{side}>{cell}</{tag}>' for cell in rest)}</tr>"
+            wide = (side + ' class="il-words"' * (len(cell) > _WORDS) for cell in rest)
+            cells = (f"<{tag}{a}>{cell}</{tag}>" for a, cell in zip(wide, rest, strict=True))
+            return f"<tr>{out}{''.join(cells)}</tr>"
 
         caption = f"<caption>{html.escape(self.caption)}</caption>" if self.caption else ""
         body = "".join(row("td", cells) for cells in self.rows)
