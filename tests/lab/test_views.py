@@ -34,6 +34,6 @@ def test_an_answer_is_shown_as_it_stands():
 
 
 def test_a_cell_of_prose_keeps_some_width():
-    html = table(["a", "b"], [["x" * 60, "y" * 60], ["x", "y"]])._repr_html_()
+    html = views.table(["a", "b"], [["x" * 60, "y" * 60], ["x", "y"]])._repr_html_()
     assert html.count('class="il-words"') == 1
     assert f'<td class="il-words">{"y" * 60}</td>' in html

@@ -32,6 +32,7 @@ on a scale of ratios, between 1 (the bytes alone count) and 2 (the FLOPs alone).
 _PRODUCTS = {"q, k, v": ("attn_qkv", "q k v"), "o": ("attn_output", "o"),
              "gate, up": ("ffn_gate_up", "gate up"), "down": ("ffn_down", "down")}  # fmt: skip
 _ROUNDS, _LEAST = 9, 0.1  # rounds of an operation at least, and seconds of them
+_LOOKS = 3  # at an operation that the first rounds leave undecided
 _SAMPLE, _FEWEST = 0.15, 4  # seconds of a product that suffice, and layers at least
 
 
@@ -196,14 +197,22 @@ def _timed(
 ) -> Operation:
     """A large read before each sample takes out of the caches what the one before left there.
 
+    Where the interval holds `TURN`, as many rounds are added, twice at most.
     share  of the layers that the runs go through
     """
     device, (once, twice) = str(model.device), runs
     read = standins.memory_read(device)
-    found = interleave(
-        {"a read": read, "once": once, "another": read, "twice": twice}, _ROUNDS, _LEAST, 1,
-        device=device, clock=clocks.core_clock(device),
-    )  # fmt: skip
     flops, moved = sum(p.flops for p in parts), sum(p.bytes for p in parts)
-    middle = sorted(found["once"])[len(found["once"]) // 2] / share
-    return Operation(name, phase, flops, moved, middle, ratio(found["twice"], found["once"]))
+    all_once: tuple[float, ...] = ()
+    all_twice: tuple[float, ...] = ()
+    for _ in range(_LOOKS):
+        found = interleave(
+            {"a read": read, "once": once, "another": read, "twice": twice}, _ROUNDS, _LEAST, 1,
+            device=device, clock=clocks.core_clock(device),
+        )  # fmt: skip
+        all_once, all_twice = all_once + found["once"], all_twice + found["twice"]
+        middle = sorted(all_once)[len(all_once) // 2] / share
+        made = Operation(name, phase, flops, moved, middle, ratio(all_twice, all_once))
+        if made.timed != "undecided":
+            break
+    return made
