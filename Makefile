@@ -13,7 +13,7 @@ BIN     := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST  := $(BIN)/python -m pytest
 NEEDS   := pyproject.toml requirements.lock
-# Tests that read no clock and open no browser share the cores, a thread each; the others run alone
+# Tests that judge no time and open no page share the cores, a thread each; the others run alone
 WORKERS ?= 2
 SHARED  := -n $(WORKERS) --dist worksteal
 FAST    := $(SHARED) -m "not slow and not notebook and not browser and not gpu"

@@ -15,6 +15,9 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from inferlab.engine.load import DEFAULT
+from inferlab.theory import shapes
+
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
@@ -231,3 +234,9 @@ def test_the_wheel_carries_the_data(tmp_path):
         p.relative_to(ROOT / "lib").as_posix() for p in (ROOT / "lib").rglob("*.py")
     }  # fmt: skip
     assert sources <= names
+
+
+def test_the_first_page_tells_the_sizes_of_the_model_that_is_held():
+    held = shapes.get(DEFAULT).params
+    text = (ROOT / "chapters" / "intro.md").read_text(encoding="utf-8")
+    assert f"{2 * held / 1e6:.0f} MB in 16 bits, {4 * held / 1e6:.0f} MB in 32" in text

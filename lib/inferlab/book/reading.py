@@ -29,7 +29,6 @@ def check(site: Path) -> list[Problem]:
     Of pages made from one template (those of equations, symbols and operations) the text of every
     tenth is looked at.
     """
-
     files = {file.relative_to(site).as_posix(): file for file in html_pages(site)}
     passed = {name for name, file in files.items() if _LEADS_ON in file.read_text("utf-8")}
     same = [name for name in files if any(part in f"/{name}" for part in ONE_TEMPLATE)]

@@ -87,6 +87,14 @@ def waited(tasks: Path = _TASKS) -> float | None:
     return total / 1e9 if told else None
 
 
+def in_line(before: float | None, after: float | None, took: float) -> float:
+    """How many threads stood in line on average, by two readings of `waited`, `took` s apart.
+
+    0 where the system is silent.
+    """
+    return 0.0 if before is None or after is None else (after - before) / took
+
+
 @contextmanager
 def threads(count: int | None) -> Iterator[None]:
     """torch's threads set to `count` (None: left as they are), and back afterwards."""
@@ -130,10 +138,9 @@ def calm_threads(
 
 
 def _look(fn: Callable[[], object], clock: Clock, waits: Waited) -> float:
-    """How many threads stood in line on average while `fn` ran; 0 where the system is silent."""
+    """How many threads stood in line on average while `fn` ran."""
     before, begun = waits(), clock()
     fn()
     while clock() - begun < _LOOK:
         fn()
-    after, took = waits(), clock() - begun
-    return 0.0 if before is None or after is None else (after - before) / took
+    return in_line(before, waits(), clock() - begun)

@@ -162,9 +162,7 @@ class _Rounds:
         """Seconds per call, and whether nobody stood in line meanwhile."""
         stood = self.waits()
         took = clocks.seconds(fn, self.sync, self.clock, calls)
-        now = self.waits()
-        calm = stood is None or now is None or now - stood <= clocks.CALM * took * calls
-        return took, calm
+        return took, clocks.in_line(stood, self.waits(), took * calls) <= clocks.CALM
 
     def _calls(self, first: Callable, second: Callable) -> tuple[int, int]:
         """Calls per sample of each that make the samples equally long, at most 1,000 of one."""

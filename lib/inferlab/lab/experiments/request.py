@@ -171,8 +171,7 @@ def run(
         if written != tokens:
             raise RuntimeError(f"round {len(tried) + 1} wrote other tokens than the one before it")
         fixed = hollow_pass(empty, len(prompt), where)
-        now, took = waits(), time.perf_counter() - begun
-        in_line = 0.0 if stood is None or now is None else (now - stood) / took
+        in_line = clocks.in_line(stood, waits(), time.perf_counter() - begun)
         tried.append(_Round(line, rates, fixed, in_line))
         progress(min(rounds, len(tried)))
     calmest = sorted(range(len(tried)), key=lambda i: tried[i].in_line)[:rounds]
