@@ -43,9 +43,7 @@ def ratios(threads: int | None, model, rounds: int) -> dict:
         whole.clear()
         prefill(model, whole, ids)
 
-    product = gemm_probe(
-        model.dtype_name, 1024, 1024, 1024, kernel=model.table["linear"]["gemm"]
-    )
+    product = gemm_probe(model.dtype_name, 1024, 1024, 1024, kernel=model.table["linear"]["gemm"])
     writing = paired(read_ceiling("cpu"), write, rounds, threads=threads)
     reading = paired(product, read, max(8, rounds // 5), threads=threads)
     return {

@@ -148,6 +148,31 @@ def test_layouts_are_counted():
         assert kernels.layouts(kernels.default(CPU, dtype, copies=1)) == 1
 
 
+@pytest.mark.parametrize(("tiles", "one_row"), [(False, "native"), (True, "packed")])
+def test_one_row_of_bf16_takes_the_plain_layout_where_there_are_no_tiles(
+    monkeypatch, tiles, one_row
+):
+    monkeypatch.setattr(kernels, "packs", lambda device, dtype: True)
+    monkeypatch.setattr(kernels, "has_tiles", lambda: tiles)
+    linear = kernels.default(CPU, torch.bfloat16)["linear"]
+    assert linear == {"gemv": one_row, "small": "packed", "gemm": "packed"}
+    assert set(kernels.default(CPU, torch.bfloat16, copies=1)["linear"].values()) == {"packed"}
+    assert set(kernels.default(CPU, torch.float32)["linear"].values()) == {"packed"}
+
+
+def test_a_row_by_torchs_own_product_keeps_its_shape_and_takes_a_bias():
+    generator = torch.Generator().manual_seed(0)
+    weight, bias = (torch.randn(n, generator=generator) for n in ((6, 4), (6,)))
+    for shape in ((1, 1, 4), (1, 4), (4,)):
+        x = torch.randn(shape, generator=generator)
+        for b in (None, bias):
+            with kernels.switches("native"):
+                y = kernels.Linear(weight, b, {"native"})(x, "native")
+            wanted = torch.nn.functional.linear(x, weight, b)
+            assert y.shape == wanted.shape
+            torch.testing.assert_close(y, wanted)
+
+
 def test_regimes():
     assert [kernels.regime(n) for n in (1, 2, 15, 16, 512)] == [
         "gemv", "small", "small", "gemm", "gemm",

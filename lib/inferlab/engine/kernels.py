@@ -10,6 +10,7 @@ The regime is the number of rows that one weight is used for, because the winner
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -38,6 +39,11 @@ def packs(device: torch.device, dtype: torch.dtype) -> bool:
     return dtype == torch.float32
 
 
+def has_tiles() -> bool:
+    """Whether this CPU multiplies bf16 in tiles (Intel's AMX)."""
+    return torch.cpu._is_amx_tile_supported()
+
+
 def candidates(device: torch.device, dtype: torch.dtype) -> dict[str, tuple[str, ...]]:
     """The twins that run here, plain first."""
     linear = ["plain"]
@@ -58,12 +64,13 @@ def default(device: torch.device, dtype: torch.dtype, copies: int = 2) -> Table:
     Linear: oneDNN's blocked layout where it exists, since it is read without the repacking that
     the plain layout pays in every call; else the plain product. One row of bf16 goes through
     torch's own product instead, whose calls start faster; it reads the plain layout, so the
-    weights are held twice: copies=1 forbids that. Attention: `grouped` for one new
+    weights are held twice: copies=1 forbids that. Not so on a CPU with matrix tiles (AMX): there
+    the blocked layout was as fast or faster for one row too. Attention: `grouped` for one new
     token, since it reads K and V once for all G query heads; `sdpa` for more. Norm: `fused`; on a
     CPU `row` for one row, where the operations are shorter than their launching.
     """
     linear = dict.fromkeys(REGIMES, "packed" if packs(device, dtype) else "plain")
-    if linear["gemv"] == "packed" and dtype == torch.bfloat16 and copies > 1:
+    if linear["gemv"] == "packed" and dtype == torch.bfloat16 and copies > 1 and not has_tiles():
         linear["gemv"] = "native"
     return {
         "linear": linear,
@@ -133,7 +140,12 @@ class Linear:
             return torch.ops.mkldnn._linear_pointwise.default(
                 x, self.packed, self.bias, "none", [], ""
             )
-        return F.linear(x, self.plain, self.bias)  # "native": inside `switches`
+        if kind == "native" and x.numel() == x.shape[-1]:  # inside `switches`; called as a row
+            row = x.view(-1)
+            bias = self.bias
+            y = torch.mv(self.plain, row) if bias is None else torch.addmv(bias, self.plain, row)
+            return y.view(*x.shape[:-1], self.rows)
+        return F.linear(x, self.plain, self.bias)
 
     @property
     def weight(self) -> Tensor:
@@ -183,7 +195,13 @@ def rms_norm_row(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     if x.numel() != x.shape[-1]:
         return rms_norm(x, weight, eps)
     length = torch.linalg.vector_norm(x, dtype=torch.float32).item()
-    return (x * (length * length / x.shape[-1] + eps) ** -0.5).mul_(weight)
+    scale = (length * length / x.shape[-1] + eps) ** -0.5
+    return torch.addcmul(_zero(x.dtype), x, weight, value=scale)  # 0 + scale · x · w, in one call
+
+
+@functools.cache
+def _zero(dtype: torch.dtype) -> Tensor:
+    return torch.zeros((), dtype=dtype)
 
 
 NORM = {"plain": rms_norm_plain, "fused": rms_norm, "row": rms_norm_row}
