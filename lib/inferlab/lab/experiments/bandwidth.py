@@ -98,7 +98,7 @@ def weights_taken(model: Model, plant: str = "") -> float:
 
 
 def fewer_bits(
-    model: Model | None = None, rounds: int = 10, plant: str = ""
+    model: Model | None = None, rounds: int = 24, plant: str = ""
 ) -> dict[str, Interval]:
     """Time of a decode pass with the wider weights ÷ with the narrower, paired.
 
