@@ -37,3 +37,10 @@ def test_a_cell_of_prose_keeps_some_width():
     html = views.table(["a", "b"], [["x" * 60, "y" * 60], ["x", "y"]])._repr_html_()
     assert html.count('class="il-words"') == 1
     assert f'<td class="il-words">{"y" * 60}</td>' in html
+
+
+def test_no_line_ends_between_a_number_and_its_unit():
+    shown = views.table(["", "read"], [["80 GB", "25.5 GB"], ["of words", "16 of 20"]])
+    assert "<td>25.5\u00a0GB</td>" in shown._repr_html_()
+    assert "<td>16 of 20</td>" in shown._repr_html_()
+    assert "25.5 GB" in repr(shown)

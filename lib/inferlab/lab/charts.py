@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
+from matplotlib.textpath import TextPath
 from matplotlib.ticker import NullFormatter
 
 from inferlab.lab.intervals import Interval
@@ -164,7 +165,8 @@ def factors(
                 )  # fmt: skip
         every = [value for cases in rows.values() for value in cases.values()]
         left, right = min(every), max(every)
-        axes.set_xlim(left / (4 if narrow else 260), right * (4 if narrow else 14))
+        end = right * (4 if narrow else 14)
+        axes.set_xlim(min(left / 4, *_room_left(axes, end)), end)
         ticks = [4.0**i for i in range(-5, 8) if left / 2 <= 4.0**i <= right * 2]
         axes.set_xticks(ticks, [f"×{t:g}" if t >= 1 else f"×1/{1 / t:g}" for t in ticks])
         axes.xaxis.set_minor_formatter(NullFormatter())
@@ -179,6 +181,18 @@ def factors(
     return figure(
         draw, alt=alt, caption=caption, height=0.42 * len(rows) + 0.9, data=data, name=name
     )
+
+
+def _room_left(axes: Axes, end: float) -> Iterator[float]:
+    """For each label that ends at its point: where a logarithmic axis up to `end` must begin for
+    the label to lie on it, with half of the picture's width for the axis.
+    """
+    width = axes.figure.get_figwidth() * 72 / 2  # points
+    for label in axes.texts:
+        if label.get_ha() == "right":
+            share = TextPath((0, 0), label.get_text(), size=9).get_extents().width / width + 0.04
+            at = label.xy[0]
+            yield at * (at / end) ** (share / (1 - share))
 
 
 def _outermost(cases: Mapping[str, float]) -> list[tuple[str, float]]:

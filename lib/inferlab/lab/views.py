@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+_QUANTITY = re.compile(r"[-+−×]?[\d.,]+ \S{1,9}")
 _WORDS = 40  # letters from which a cell is prose and keeps some width on a phone
 
 
@@ -19,7 +21,7 @@ class Table:
 
     def _repr_html_(self) -> str:
         def row(tag: str, cells: Sequence[str]) -> str:
-            first, *rest = (html.escape(cell) for cell in cells)
+            first, *rest = (html.escape(_together(cell)) for cell in cells)
             side = ' scope="col"' if tag == "th" else ""
             out = f'<th scope="{"col" if tag == "th" else "row"}">{first}</th>'
             wide = (side + ' class="il-words"' * (len(cell) > _WORDS) for cell in rest)
@@ -53,6 +55,11 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], caption: str 
         if len(row) != len(head):
             raise ValueError(f"the row {row} has {len(row)} cells; the header has {len(head)}")
     return Table(head, body, caption)
+
+
+def _together(cell: str) -> str:
+    """The cell, and where it is a number with its unit, so that no line ends between the two."""
+    return cell.replace(" ", "\u00a0") if _QUANTITY.fullmatch(cell) else cell
 
 
 @dataclass(frozen=True)
