@@ -199,3 +199,24 @@ def test_a_formula_is_read_by_keyboard_and_by_touch(built):
     assert "number of parameters" in tapped
     assert "Tap again" in tapped
     assert url.endswith("prefill-flops.html")
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.skipif(
+    browser.find_browser() is None and not os.environ.get("CI"),
+    reason=f"no Chrome or Chromium: {browser.browser_help()}",
+)
+def test_every_formula_is_seen_whole_on_a_phone(built):
+    def look():
+        with browser.serve(built) as origin, browser.open_browser() as chrome:
+            page = chrome.new_page(viewport={"width": 390, "height": 800})
+            page.goto(f"{origin}/{equation_pages.INDEX}.html")
+            return page.eval_on_selector_all(
+                ".eq-formula",
+                "all => all.map(f => [f.textContent.trim(), f.scrollWidth, f.clientWidth])",
+            )
+
+    seen = browser.apart(look)
+    assert len(seen) == len(EQUATIONS)
+    assert [text for text, needed, room in seen if needed > room] == []

@@ -158,10 +158,12 @@ def factors(
             for case, value in _outermost(cases):
                 side = -1 if value < 1 else 1
                 factor = f"×{value:.3g}" if value >= 1 else f"×{value:.2g}"
+                case = case.replace(", ", ",\n") if side < 0 else case  # towards the names
                 text = f"{case} {factor}" if case and not narrow else factor
                 axes.annotate(
                     text, (value, place), (7 * side, 0), textcoords="offset points", va="center",
                     ha="left" if side > 0 else "right", fontsize=9, annotation_clip=False,
+                    linespacing=1,
                 )  # fmt: skip
         every = [value for cases in rows.values() for value in cases.values()]
         left, right = min(every), max(every)
@@ -185,14 +187,15 @@ def factors(
 
 def _room_left(axes: Axes, end: float) -> Iterator[float]:
     """For each label that ends at its point: where a logarithmic axis up to `end` must begin for
-    the label to lie on it, with half of the picture's width for the axis.
+    the label to lie on it, with 6/10 of the picture's width for the axis.
     """
-    width = axes.figure.get_figwidth() * 72 / 2  # points
+    width = axes.figure.get_figwidth() * 72 * 0.6  # points
     for label in axes.texts:
         if label.get_ha() == "right":
-            share = TextPath((0, 0), label.get_text(), size=9).get_extents().width / width + 0.04
-            at = label.xy[0]
-            yield at * (at / end) ** (share / (1 - share))
+            lines = label.get_text().split("\n")
+            longest = max(TextPath((0, 0), line, size=9).get_extents().width for line in lines)
+            share = longest / width + 0.04
+            yield label.xy[0] * (label.xy[0] / end) ** (share / (1 - share))
 
 
 def _outermost(cases: Mapping[str, float]) -> list[tuple[str, float]]:

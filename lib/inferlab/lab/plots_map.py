@@ -53,8 +53,9 @@ def machine_map(
         axes.xaxis.set_major_formatter(lambda value, _: si(value, "B/s", 1))
         axes.yaxis.set_major_formatter(lambda value, _: si(value, "FLOP/s", 1))
         axes.minorticks_off()
+        axes.tick_params(axis="x", labelsize=size)
         axes.figure.draw_without_rendering()  # now it is known where a point comes to lie
-        taken = _ridges(axes, ridges, size)
+        taken = _ridges(axes, ridges, places, size)
         for one in sorted(places, key=lambda p: not p.measured):
             colour = DECODE if one.measured else _INK
             axes.plot([one.bandwidth], [one.rate], "o", color=colour, markersize=7,
@@ -79,10 +80,13 @@ def _frame(axes: Axes, places: Sequence[Place]) -> None:
         scale(min(values) / 2.2, max(values) * 2.6)
 
 
-def _ridges(axes: Axes, ridges: Sequence[float], size: float) -> list[tuple]:
-    """Lines on which rate ÷ bandwidth is the same, each named where it begins; boxes of names."""
+def _ridges(
+    axes: Axes, ridges: Sequence[float], places: Sequence[Place], size: float
+) -> list[tuple]:
+    """Lines on which rate ÷ bandwidth is the same, named where they begin; boxes of names."""
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
-    taken = []
+    points = axes.transData.transform([(p.bandwidth, p.rate) for p in places])
+    dots, taken = [(x - 6, y - 6, x + 6, y + 6) for x, y in points], []
     for ridge in ridges:
         begin, end = max(left, low / ridge), min(right, high / ridge)
         if begin >= end:
@@ -92,8 +96,12 @@ def _ridges(axes: Axes, ridges: Sequence[float], size: float) -> list[tuple]:
             f"{ridge:g} FLOP/B", (begin, begin * ridge), (9, 1), textcoords="offset points",
             ha="left", va="bottom", fontsize=size - 1, zorder=0, alpha=0.75,
         )  # fmt: skip
-        taken.append(text.get_window_extent().extents)
-    return [tuple(box) for box in taken]
+        box = tuple(text.get_window_extent().extents)
+        if any(_overlap(box, other) for other in [*taken, *dots]):
+            text.remove()  # a dot is there, or lines begin too near each other
+        else:
+            taken.append(box)
+    return taken
 
 
 def _label(axes: Axes, one: Place, places: Sequence[Place], taken: list, size: float) -> None:

@@ -21,10 +21,10 @@ class Table:
 
     def _repr_html_(self) -> str:
         def row(tag: str, cells: Sequence[str]) -> str:
-            first, *rest = (html.escape(_together(cell)) for cell in cells)
+            first, *rest = (html.escape(cell) for cell in cells)
             side = ' scope="col"' if tag == "th" else ""
             out = f'<th scope="{"col" if tag == "th" else "row"}">{first}</th>'
-            wide = (side + ' class="il-words"' * (len(cell) > _WORDS) for cell in rest)
+            wide = (side + _kind(cell) for cell in cells[1:])
             cells = (f"<{tag}{a}>{cell}</{tag}>" for a, cell in zip(wide, rest, strict=True))
             return f"<tr>{out}{''.join(cells)}</tr>"
 
@@ -57,9 +57,11 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], caption: str 
     return Table(head, body, caption)
 
 
-def _together(cell: str) -> str:
-    """The cell, and where it is a number with its unit, so that no line ends between the two."""
-    return cell.replace(" ", "\u00a0") if _QUANTITY.fullmatch(cell) else cell
+def _kind(cell: str) -> str:
+    """The class of a cell: prose keeps some width; a number and its unit stay together."""
+    if _QUANTITY.fullmatch(cell):
+        return ' class="il-quantity"'
+    return ' class="il-words"' if len(cell) > _WORDS else ""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -14,6 +15,9 @@ from inferlab.theory.units import si
 
 __all__ = ["notation_table", "parts_table", "reader", "role_of", "value_text"]
 
+_TAG = re.compile(r"<[^>]*>|\s")
+_LONG = 26  # letters of a formula from which it is set smaller on a phone
+
 
 def reader(equation: Equation, link: Link, page: str = "", mark: str = "") -> str:
     """The formula, a line that names the part pointed at, and the formula in words.
@@ -25,10 +29,11 @@ def reader(equation: Equation, link: Link, page: str = "", mark: str = "") -> st
     title = escape(equation.title)
     heading = f'<a href="{escape(page)}">{title}</a>' if page else ""
     head = f'<p class="eq-title">{heading}</p>' if heading else ""
+    formula = MathML(link, mark).math(equation)
+    long = " eq-long" * (len(_TAG.sub("", formula)) > _LONG)
     return (
         f'<equation-reader class="eq">{head}'
-        f'<div class="eq-formula" role="group" aria-label="{words}">'
-        f"{MathML(link, mark).math(equation)}</div>"
+        f'<div class="eq-formula{long}" role="group" aria-label="{words}">{formula}</div>'
         '<p class="eq-say" aria-live="polite">Each part leads to its page.</p>'
         f'<details class="eq-words"><summary>In words, and as LaTeX</summary><p>{words}</p>'
         f"<pre>{escape(Latex().equation(equation))}</pre></details></equation-reader>"
