@@ -8,6 +8,7 @@ from bs4 import BeautifulSoup
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
 
+from inferlab.book.sphinx import landing
 from inferlab.book.sphinx.claims_gathered import LEDGER_PAGE, gather
 from inferlab.lab import ledger
 from inferlab.lab.claims import Case, claim
@@ -62,6 +63,11 @@ def test_a_claim_s_own_notebook_comes_before_another(gathered):
              "chapters/z": notebook(passes(2))}  # fmt: skip
     hit = gathered(pages).found["prefill-is-one-pass"]
     assert (hit.page, hit.result["verdict"]) == (ANSWER, "holds")
+
+
+def test_a_claim_tested_by_two_pages_counts_once(gathered):
+    once = gathered({ANSWER: notebook(passes(), tokens()), LEDGER_PAGE: notebook(passes())})
+    assert landing.counted(once) == {"holds": 1, "refined": 1}
 
 
 def test_another_page_stands_in_while_the_own_one_is_not_in_the_book(gathered):

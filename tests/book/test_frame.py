@@ -138,7 +138,7 @@ def test_its_figures_are_computed(recorded):
     assert "Test <processor>, 2 threads" in page.get_text()
     assert "Claims" not in html
     page = landing.tiles(recorded(), landing.Counter(["holds", "wrong", "holds"]))
-    assert "by verdict: 2 holds, 1 wrong." in page
+    assert "tested 3 claims, by verdict: 2 holds, 1 wrong." in page
 
 
 def test_a_card_has_the_size_that_link_previews_ask_for(tmp_path, recorded):

@@ -16,9 +16,11 @@ from sphinx.util.docutils import SphinxDirective
 
 from inferlab.book.depths import DEPTHS, Depth, depth_of, pages_of
 from inferlab.book.sphinx import run_inference
+from inferlab.book.sphinx.claim_mark import gathered
+from inferlab.book.sphinx.claims_gathered import Gathered
 from inferlab.book.sphinx.frame import listed
 
-__all__ = ["Depths", "ThisMachine", "chosen", "recorded", "setup", "tiles"]
+__all__ = ["Depths", "ThisMachine", "chosen", "counted", "recorded", "setup", "tiles"]
 
 
 def setup(app: Any) -> None:
@@ -74,11 +76,10 @@ class ThisMachine(SphinxDirective):
     """What a recorded run says of the machine: nothing where none is recorded."""
 
     def run(self) -> list[nodes.Node]:
-        source, verdicts = Path(self.env.srcdir), Counter()
+        source = Path(self.env.srcdir)
         for file in run_inference.notebooks(source):
             self.env.note_dependency(str(file))
-            verdicts.update(_verdicts(file))
-        run = recorded(source)
+        run, verdicts = recorded(source), counted(gathered(self.env))
         return [nodes.raw("", tiles(run, verdicts), format="html")] if run else []
 
 
@@ -112,17 +113,16 @@ def tiles(run: Any, verdicts: Counter) -> str:
     )
     said = [f"{run.settings['model']}, {run.settings['dtype']}, on {run.origin}."]
     if verdicts:
-        counted = ", ".join(f"{n} {verdict}" for verdict, n in verdicts.most_common())
-        said.append(f"Claims tested by the pages of this build, by verdict: {counted}.")
+        words = ", ".join(f"{n} {verdict}" for verdict, n in verdicts.most_common())
+        total = verdicts.total()
+        said.append(f"The pages of this build tested {total} claims, by verdict: {words}.")
     notes = "".join(f"<p>{escape(text)}</p>" for text in said)
     return f'<div class="il-machine"><dl>{cells}</dl>{notes}</div>'
 
 
-def _verdicts(notebook: Path) -> list[str]:
-    """The verdict of each claim in an executed notebook."""
-    from inferlab.lab.claims import collect
-
-    return [found["verdict"] for found in collect(json.loads(notebook.read_text("utf-8")))]
+def counted(ledger: Gathered) -> Counter:
+    """How many claims have each verdict: one that several pages test is one."""
+    return Counter(one.result["verdict"] for one in ledger.found.values())
 
 
 def _opens(page: str) -> bool:
