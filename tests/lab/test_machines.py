@@ -8,7 +8,6 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from inferlab import data
-from inferlab.lab import plots_map
 from inferlab.lab.experiments import machines
 from inferlab.lab.intervals import Interval
 from inferlab.lab.plots_factors import factors
@@ -84,11 +83,6 @@ def test_the_map_names_every_machine_and_marks_what_was_measured():
     assert [row["kind"] for row in shown.data] == ["measured", "nameplate", "nameplate"]
     with pytest.raises(ValueError, match="at least one machine"):
         machine_map([], x_label="", y_label="", alt=ALT)
-
-
-def test_names_do_not_cover_each_other():
-    assert plots_map._overlap((0, 0, 2, 2), (1, 1, 3, 3))
-    assert not plots_map._overlap((0, 0, 2, 2), (2, 0, 3, 3))
 
 
 def test_factors_draw_every_point_as_it_came_out():

@@ -7,13 +7,9 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 
+from inferlab.lab import labels
 from inferlab.lab.plots import _FAINT, _INK, DECODE, Figure, figure
 from inferlab.theory.units import si
-
-_SIDES = (((8, 0), "left", "center"), ((-8, 0), "right", "center"), ((0, 8), "center", "bottom"),
-          ((0, -8), "center", "top"), ((7, 7), "left", "bottom"), ((-7, -7), "right", "top"),
-          ((7, -7), "left", "top"), ((-7, 7), "right", "bottom"))  # fmt: skip
-_LETTER, _LINE = 0.56, 1.25  # width of a letter and height of a line, in font sizes
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,12 @@ def machine_map(
             colour = DECODE if one.measured else _INK
             axes.plot([one.bandwidth], [one.rate], "o", color=colour, markersize=7,
                       markerfacecolor=colour if one.measured else "none")  # fmt: skip
-            _label(axes, one, places, taken, size)
+            others = [(p.bandwidth, p.rate) for p in places if p is not one]
+            dots = axes.transData.transform(others) if others else ()
+            labels.beside(
+                axes, one.label, (one.bandwidth, one.rate), dots, taken, size, color=colour,
+                fontweight="bold" if one.measured else "normal",
+            )  # fmt: skip
 
     data = [
         {"machine": p.label, "bandwidth (B/s)": p.bandwidth, "rate (FLOP/s)": p.rate,
@@ -97,40 +98,8 @@ def _ridges(
             ha="left", va="bottom", fontsize=size - 1, zorder=0, alpha=0.75,
         )  # fmt: skip
         box = tuple(text.get_window_extent().extents)
-        if any(_overlap(box, other) for other in [*taken, *dots]):
+        if any(labels.overlap(box, other) for other in [*taken, *dots]):
             text.remove()  # a dot is there, or lines begin too near each other
         else:
             taken.append(box)
     return taken
-
-
-def _label(axes: Axes, one: Place, places: Sequence[Place], taken: list, size: float) -> None:
-    """The name beside its dot, on the first side where no other name or dot is in the way."""
-    scale = axes.figure.dpi / 72
-    to_pixels = axes.transData.transform
-    dots = [tuple(to_pixels((p.bandwidth, p.rate))) for p in places if p is not one]
-    x, y = to_pixels((one.bandwidth, one.rate))
-    width, height = _LETTER * size * scale * len(one.label), _LINE * size * scale
-    best = None
-    for offset, across, upright in _SIDES:
-        left = x + offset[0] * scale - width * {"left": 0, "center": 0.5, "right": 1}[across]
-        low = y + offset[1] * scale - height * {"bottom": 0, "center": 0.5, "top": 1}[upright]
-        box = (left, low, left + width, low + height)
-        hits = sum(_overlap(box, other) for other in taken)
-        hits += sum(box[0] - 5 < a < box[2] + 5 and box[1] - 5 < b < box[3] + 5 for a, b in dots)
-        hits += 3 * (not axes.bbox.x0 <= left <= left + width <= axes.bbox.x1 + 40)
-        if best is None or hits < best[0]:
-            best = hits, offset, across, upright, box
-        if not hits:
-            break
-    _, offset, across, upright, box = best
-    taken.append(box)
-    axes.annotate(
-        one.label, (one.bandwidth, one.rate), offset, textcoords="offset points", ha=across,
-        va=upright, fontsize=size, color=DECODE if one.measured else _INK,
-        fontweight="bold" if one.measured else "normal", annotation_clip=False,
-    )  # fmt: skip
-
-
-def _overlap(a: tuple, b: tuple) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]

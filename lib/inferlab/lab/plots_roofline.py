@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from matplotlib.axes import Axes
 
+from inferlab.lab import labels
 from inferlab.lab.experiments.limits import Here, Operation
 from inferlab.lab.plots import _INK, DECODE, PREFILL, Figure, figure
 from inferlab.theory.units import si
@@ -37,43 +39,29 @@ def roofline(
             linewidth=1.4,
         )  # fmt: skip
         axes.plot([here.ridge] * 2, [low * here.bandwidth, here.rate], ":", color=_INK, lw=0.8)
+        axes.set_xlim(low, high)
+        axes.set_ylim(min(low * here.bandwidth, *(o.rate for o in operations)) / 2, here.rate * 2)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.yaxis.set_major_formatter(lambda value, _: si(value, "FLOP/s", 1))
+        axes.minorticks_off()
+        axes.set_xlabel("FLOP per byte" if narrow else "arithmetic intensity (FLOP per byte)")
+        axes.set_ylabel("FLOP/s")
+        axes.figure.draw_without_rendering()  # now it is known where a point comes to lie
         size = 8 if narrow else 9.5
-        half = (low * here.ridge) ** 0.5
-        axes.annotate(
-            "read" if narrow else f"read: {si(here.bandwidth, 'B/s', 2)}",
-            (half, half * here.bandwidth), (-5, 5),
-            ha="right", textcoords="offset points", color=_INK, fontsize=size,
-        )  # fmt: skip
-        axes.annotate(
-            "product" if narrow else f"product: {si(here.rate, 'FLOP/s', 2)}",
-            (high, here.rate), (0, 5), ha="right",
-            textcoords="offset points", color=_INK, fontsize=size,
-        )  # fmt: skip
-        axes.annotate(
-            f"ridge {here.ridge:.0f}" if narrow else f"ridge point {here.ridge:.0f}",
-            (here.ridge, here.rate), (-3, 5) if narrow else (4, -6), color=_INK, fontsize=size,
-            va="bottom" if narrow else "top", ha="right" if narrow else "left",
-            textcoords="offset points",
-        )  # fmt: skip
+        taken = _roof_names(axes, here, (low * here.ridge) ** 0.5, high, narrow, size)
+        dots = list(axes.transData.transform([(o.intensity, o.rate) for o in operations]))
+        roof = _along(axes, (low, low * here.bandwidth), (here.ridge, here.rate))
         for phase, colour in (("prefill", PREFILL), ("decode", DECODE)):
             mine = [o for o in operations if o.phase == phase]
             axes.plot([o.intensity for o in mine], [o.rate for o in mine], "o", color=colour,
                       markersize=6, alpha=0.85)  # fmt: skip
             for words, spot in _labels(mine):
-                left = spot[0] < here.ridge / 8  # there a neighbour may stand on the right
-                middle = narrow and phase == "prefill" and not left
-                place = (0, -8) if middle else (7, -3)
-                if left:
-                    place = (-6, -20 if phase == "decode" else -8)
-                axes.annotate(words, spot, place, va="top", ha="center" if middle else "left",
-                              textcoords="offset points", color=colour, fontsize=size)  # fmt: skip
-        axes.set_xlim(low, high)
-        axes.set_ylim(low * here.bandwidth / 1.5, here.rate * 2)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.yaxis.set_major_formatter(lambda value, _: si(value, "FLOP/s", 1))
-        axes.minorticks_off()
-        axes.set_xlabel("arithmetic intensity (FLOP per byte)")
-        axes.set_ylabel("FLOP/s")
+                own = axes.transData.transform(spot)
+                others = [d for d in dots if abs(d - own).max() > 1]
+                labels.beside(
+                    axes, words, spot, others, taken, size, 20 if narrow else 40, [roof],
+                    color=colour,
+                )  # fmt: skip
 
     data = [
         {"operation": o.name, "phase": o.phase, "intensity (FLOP/B)": o.intensity,
@@ -84,6 +72,30 @@ def roofline(
     return figure(
         draw, alt=alt, caption=caption, height=4.2, data=data, provenance=provenance, name=name
     )
+
+
+def _roof_names(
+    axes: Axes, here: Here, half: float, high: float, narrow: bool, size: float
+) -> list[labels.Box]:
+    """The names of the two ceilings and of the ridge point; the boxes they take."""
+    read, product = si(here.bandwidth, "B/s", 2), si(here.rate, "FLOP/s", 2)
+    names = (
+        ("read" if narrow else f"read: {read}", (half, half * here.bandwidth), (-5, 5), "right"),
+        ("product" if narrow else f"product: {product}", (high, here.rate), (0, 5), "right"),
+        (f"ridge {here.ridge:.0f}" if narrow else f"ridge point {here.ridge:.0f}",
+         (here.ridge, here.rate), (-3, 5), "right"),
+    )  # fmt: skip
+    made = [
+        axes.annotate(words, at, away, ha=side, va="bottom", textcoords="offset points",
+                      color=_INK, fontsize=size) for words, at, away, side in names
+    ]  # fmt: skip
+    return [tuple(text.get_window_extent().extents) for text in made]
+
+
+def _along(axes: Axes, begin: tuple[float, float], end: tuple[float, float]) -> list[np.ndarray]:
+    """Points of a line that is straight on the picture, near enough that no name fits between."""
+    a, b = axes.transData.transform([begin, end])
+    return [a + (b - a) * share for share in np.linspace(0, 1, 60)]
 
 
 def _labels(operations: Sequence[Operation]) -> list[tuple[str, tuple[float, float]]]:
