@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 from pathlib import Path
 
@@ -12,7 +13,18 @@ import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from rich.console import Console
 
+from inferlab.book import browser
+
 CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked `browser` are skipped where there is none; in CI they run, and fail."""
+    if browser.find_browser() is None and not os.environ.get("CI"):
+        skip = pytest.mark.skip(reason=f"no Chrome or Chromium: {browser.browser_help()}")
+        for item in items:
+            if item.get_closest_marker("browser"):
+                item.add_marker(skip)
 
 
 class Book:

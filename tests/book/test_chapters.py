@@ -151,10 +151,6 @@ def test_the_pages_are_sound(html):
 @pytest.mark.slow
 @pytest.mark.notebook
 @pytest.mark.browser
-@pytest.mark.skipif(
-    browser.find_browser() is None and not os.environ.get("CI"),
-    reason=f"no Chrome or Chromium: {browser.browser_help()}",
-)
 def test_the_pages_in_a_real_browser(html):
     problems = browser.check(html) + reading.check(html)
     assert not problems, "\n".join(map(str, problems))

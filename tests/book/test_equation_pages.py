@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 
 import pytest
@@ -168,10 +167,6 @@ def test_the_pages_are_whole_and_load_no_mathjax(built):
 
 @pytest.mark.slow
 @pytest.mark.browser
-@pytest.mark.skipif(
-    browser.find_browser() is None and not os.environ.get("CI"),
-    reason=f"no Chrome or Chromium: {browser.browser_help()}",
-)
 def test_a_formula_is_read_by_keyboard_and_by_touch(built):
     def look():
         with browser.serve(built) as origin, browser.open_browser() as chrome:
@@ -203,10 +198,6 @@ def test_a_formula_is_read_by_keyboard_and_by_touch(built):
 
 @pytest.mark.slow
 @pytest.mark.browser
-@pytest.mark.skipif(
-    browser.find_browser() is None and not os.environ.get("CI"),
-    reason=f"no Chrome or Chromium: {browser.browser_help()}",
-)
 def test_every_formula_is_seen_whole_on_a_phone(built):
     def look():
         with browser.serve(built) as origin, browser.open_browser() as chrome:

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
-from inferlab.book import browser, doors, reading, site_frame
+from inferlab.book import doors, reading, site_frame
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        browser.find_browser() is None and not os.environ.get("CI"),
-        reason=f"no Chrome or Chromium: {browser.browser_help()}",
-    ),
-]
+pytestmark = [pytest.mark.browser]
 
 PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Page</title>
 <link rel="icon" href="data:,"><script defer src="/a.js"></script>{head}</head>

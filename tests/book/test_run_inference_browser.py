@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,13 +12,7 @@ import pytest
 from inferlab.book import browser
 from inferlab.lab.recordings import Recording, Recordings
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        browser.find_browser() is None and not os.environ.get("CI"),
-        reason=f"no Chrome or Chromium: {browser.browser_help()}",
-    ),
-]
+pytestmark = [pytest.mark.browser]
 
 STYLE = Path(__file__).resolve().parents[2] / "chapters" / "_static"
 FRAME = 20  # ms: a token is shown with the first picture after its time, 60 in a second

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 import pytest
@@ -107,12 +106,6 @@ def test_every_planted_fault_is_found(pages, planted, check, what):
     assert what in problems[0].what
 
 
-needs_browser = pytest.mark.skipif(
-    browser.find_browser() is None and not os.environ.get("CI"),
-    reason=f"no Chrome or Chromium: {browser.browser_help()}",
-)
-
-
 FAULTS = {
     "fetch": (
         "<script>fetch('http://127.0.0.1:9/x').catch(() => 0)</script>",
@@ -149,13 +142,11 @@ def seen(tmp_path_factory):
 
 
 @pytest.mark.browser
-@needs_browser
 def test_a_browser_finds_no_fault_on_a_clean_page(seen):
     assert [p for p in seen if p.startswith("clean.html")] == []
 
 
 @pytest.mark.browser
-@needs_browser
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_browser_finds_every_planted_fault(seen, name):
     found = [p for p in seen if p.startswith(f"{name}.html")]
