@@ -107,7 +107,7 @@ def pick_scale(
 
 
 def pick_shape(
-    name: str, machine: roofline.Machine, dtype: str, tokens: int, seconds: float = 2.0
+    name: str, machine: roofline.Machine, dtype: str, tokens: int, seconds: float = 0.6
 ) -> str:
     """The shape asked for; for "auto" the largest of TIMED that reads a prompt fast enough.
 

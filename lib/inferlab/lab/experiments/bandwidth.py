@@ -84,7 +84,7 @@ def bytes_per_step(
     pair = step_against_reading(model, 64, 1, rounds, plant)
     found: dict[str, object] = {}
     for dtype in ("fp32", "bf16"):
-        held = standins.wide(2, dtype, str(model.device))
+        held = standins.tiny(dtype, str(model.device))
         found[dtype] = weights_taken(held, plant)
     return {**found, "clock": ratio(pair.step, pair.ceiling, pair.ceiling_work / weights(model))}
 

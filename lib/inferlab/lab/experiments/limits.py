@@ -33,7 +33,7 @@ _PRODUCTS = {"q, k, v": ("attn_qkv", "q k v"), "o": ("attn_output", "o"),
              "gate, up": ("ffn_gate_up", "gate up"), "down": ("ffn_down", "down")}  # fmt: skip
 _ROUNDS, _LEAST = 9, 0.1  # rounds of an operation at least, and seconds of them
 _LOOKS = 3  # at an operation that the first rounds leave undecided
-_SAMPLE, _FEWEST = 0.15, 4  # seconds of a product that suffice, and layers at least
+_SAMPLE, _FEWEST = 0.08, 4  # seconds of a product that suffice, and layers at least
 
 
 @dataclass(frozen=True)

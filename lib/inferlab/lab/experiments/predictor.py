@@ -47,6 +47,8 @@ where many rows share them, activations stay in the caches."""
 
 _CUBE = 1024  # the product whose rate is the ceiling of computing
 _ROUNDS = 3  # at least, of a step; the median counts
+_SAMPLE = 0.02  # seconds of a sample at least: short steps are called some times in a row
+_LONG = 0.2  # seconds from which one call warms a step up
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ def unseen() -> tuple[ModelShape, ...]:
 
 
 def within(
-    points: Sequence[Step], shape: ModelShape, machine: Machine, dtype: str, seconds: float = 3.0
+    points: Sequence[Step], shape: ModelShape, machine: Machine, dtype: str, seconds: float = 1.2
 ) -> tuple[Step, ...]:
     """The steps that take at most `seconds` at the ceilings, in their order; all where none does.
 
@@ -247,8 +249,10 @@ def _timed(model: Model, step: Step, read: Probe, product: Probe, seconds: float
     device, dtype = str(model.device), model.dtype_name
     run, clock = _pass(model, step), clocks.core_clock(device)
     sync = clocks.synchronizer(device)
-    run()
-    calls = max(1, round(0.02 / clocks.seconds(run, sync, clock)))  # short ones some in a row
+    took = clocks.seconds(run, sync, clock)  # warms up
+    if took < _LONG:  # of a short one the first call tells little
+        took = clocks.seconds(run, sync, clock)
+    calls = max(1, round(_SAMPLE / took))
 
     def some() -> None:
         for _ in range(calls):
@@ -258,11 +262,11 @@ def _timed(model: Model, step: Step, read: Probe, product: Probe, seconds: float
         {"read": read, "product": product, "step": some}, _ROUNDS, seconds, 0, device=device,
         clock=clock,
     )  # fmt: skip
-    took = {name: median(times) for name, times in found.items()}
-    now = Ceilings(read.work / took["read"], product.work / took["product"])
+    mid = {name: median(times) for name, times in found.items()}
+    now = Ceilings(read.work / mid["read"], product.work / mid["product"])
     length = {"context": step.length, "prompt": step.length if step.phase == "prefill" else None}
     return Row(
-        model.shape, step.phase, took["step"] / calls, step.batch, **length, weight_dtype=dtype,
+        model.shape, step.phase, mid["step"] / calls, step.batch, **length, weight_dtype=dtype,
         kv_dtype=dtype, group=f"{model.shape.name}, {step}", label=str(step), machine=now,
     )  # fmt: skip
 

@@ -53,7 +53,7 @@ def memory_read(device: str = "cpu") -> Probe:
     return read_ceiling(device)
 
 
-@functools.lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=3)
 def tiny(dtype: str = "auto", device: str = "cpu") -> Model:
     """24 layers of next to no width, 5 M parameters: many operations and little to read."""
     shape = replace(
