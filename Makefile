@@ -10,7 +10,8 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11,$(she
   'import sys; print("$(p)" if (3, 11) <= sys.version_info[:2] <= (3, 13) else "")' 2>/dev/null)) python3)
 
 BIN     := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Python compiles a module when it is first imported: most of what is installed never is
+INSTALL := $(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check
 PYTEST  := $(BIN)/python -m pytest
 NEEDS   := pyproject.toml requirements.lock
 # Tests that judge no time and open no page share the cores, a thread each; the others run alone
@@ -26,7 +27,7 @@ book: $(VENV)/.book
 	$(BIN)/python -m inferlab run --scale $(SCALE)
 	$(BIN)/python -m inferlab book
 
-lab: $(VENV)/.book
+lab: $(VENV)/.lab
 	@$(BIN)/python -m ipykernel install --prefix $(VENV) --name python3 >/dev/null
 	JUPYTER_PREFER_ENV_PATH=1 $(BIN)/python -m jupyterlab chapters
 
@@ -63,6 +64,10 @@ $(VENV)/.book: $(NEEDS) | $(VENV)/.python
 	$(INSTALL) -c requirements.lock -e '.[book]'
 	@touch $@
 
+$(VENV)/.lab: $(NEEDS) | $(VENV)/.python
+	$(INSTALL) -c requirements.lock -e '.[book,lab]'
+	@touch $@ $(VENV)/.book
+
 $(VENV)/.dev: $(NEEDS) | $(VENV)/.python
 	$(INSTALL) -c requirements.lock -e '.[dev]'
 	@touch $@ $(VENV)/.book
@@ -73,7 +78,7 @@ $(VENV)-lowest/.lowest: $(NEEDS) .ci/lowest.py | $(VENV)-lowest/.python
 	  -c $(VENV)-lowest/constraints.txt -e '.[dev]'
 	@touch $@
 
-# Colab's ipykernel comes last and alone: JupyterLab, which the tests install too, asks for a newer one
+# Colab's ipykernel comes last and alone: what makes the book asks for a newer one
 $(VENV)-colab/.colab: $(NEEDS) .ci/colab.py tests/data/colab_pip_freeze_gpu_2026-08-19.txt | $(VENV)-colab/.python
 	$(PYTHON) .ci/colab.py > $(VENV)-colab/constraints.txt
 	$(VENV)-colab/bin/python -m pip install --quiet --disable-pip-version-check \

@@ -90,7 +90,7 @@ def test_conda_has_the_ranges_of_the_package():
     conda = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
     *plain, through_pip = conda["dependencies"]
     assert f"python{PROJECT['requires-python']}" in plain
-    assert through_pip["pip"] == PROJECT["dependencies"] + EXTRAS["book"]
+    assert through_pip["pip"] == PROJECT["dependencies"] + EXTRAS["book"] + EXTRAS["lab"]
 
 
 def test_the_lock_pins_everything_and_within_the_ranges():

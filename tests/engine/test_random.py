@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from inferlab.engine.weights.random import STD, random_weights
+from inferlab.engine.weights.random import DRAWN, STD, random_weights
 from inferlab.theory import shapes
 
 CPU = torch.device("cpu")
@@ -49,6 +49,19 @@ def test_the_seed_decides(shape):
     assert not torch.equal(a["blk.0.ffn_up.weight"], a["blk.1.ffn_up.weight"])
 
 
+def test_a_matrix_larger_than_what_is_drawn_has_no_row_twice():
+    shape = shapes.ModelShape(
+        name="wide", n_layers=1, d_model=1024, n_heads=8, n_kv_heads=8, head_dim=128, d_ff=3072,
+        vocab=64, architecture="llama",
+    )  # fmt: skip
+    weights = random_weights(shape, CPU, torch.float32)
+    gate = weights["blk.0.ffn_gate.weight"]
+    assert gate.numel() > 2 * DRAWN
+    assert torch.unique(gate, dim=0).shape == gate.shape
+    assert torch.equal(gate.view(-1)[:1000], gate.view(-1)[DRAWN : DRAWN + 1000])
+    assert not torch.equal(gate, weights["blk.0.ffn_up.weight"])
+
+
 @pytest.mark.parametrize("name", ["mixtral-8x7b", "deepseek-v3", "opt-13b", "mpt-7b"])
 def test_a_shape_the_engine_does_not_compute(name):
     with pytest.raises(ValueError, match=rf"{name} is a model of architecture '\w+'"):
@@ -64,4 +77,5 @@ def test_on_the_device_nothing_passes_through_the_cpu(shape):
     weights = random_weights(shape, device, torch.bfloat16)
     assert {w.device.type for w in weights.values()} == {"cuda"}
     peak = torch.cuda.max_memory_allocated() - before
-    assert peak < 2 * shape.params + 512 * len(weights) + 1024  # the weights and the allocator
+    drawn = 2 * DRAWN
+    assert peak < 2 * shape.params + drawn + 512 * len(weights) + 1024  # and the allocator's own

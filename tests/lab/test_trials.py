@@ -12,12 +12,14 @@ from inferlab.lab.experiments import (
     bandwidth,
     batching,
     frozen,
+    pace,
     passes,
     phases,
     positions,
     repeats,
     standins,
     trials,
+    whole,
 )
 from inferlab.lab.intervals import Interval
 
@@ -99,6 +101,8 @@ CLOCKED = {
     "equal-flops-unequal-time": lambda m: phases.equal_flops(m, 16, 8),
     "decode-is-the-dearer-half": lambda m: phases.dearer_half(m, 16, 2, 8),
     "compute-idle-in-decode": lambda m: bandwidth.idle_arithmetic(m, 8),
+    "steady-pace": lambda m: pace.steady_pace(m, m, 8),
+    "asymmetry-is-the-whole-story": lambda m: whole.request_and_parts(m, 16, 2, 8),
     "batching-helps": lambda m: batching.throughput(m, 8, 8),
     "one-user-barely-uses-a-gpu": lambda m: batching.one_of_many(m, (4,), 8),
 }
@@ -167,7 +171,7 @@ def test_runs_are_counted_and_every_second_has_a_neighbour(monkeypatch):
     ("call", "says"),
     [
         (lambda: trials.run("worked-exampel"), "near are worked-example"),
-        (lambda: trials.run("steady-pace"), "has no trial"),
+        (lambda: trials.run("training-is-paid-once"), "has no trial"),
         (lambda: trials.run("worked-example", "elephant"), "plants macs, not 'elephant'"),
     ],
 )

@@ -132,7 +132,8 @@ def _row(case, columns: int) -> list[str]:
 
 
 def _statement(stated: Statement, unit: str) -> str:
-    margin = f" (± {stated.tolerance * 100:.3g} %)" if stated.tolerance else ""
+    gap, share = "\N{NO-BREAK SPACE}", f"{stated.tolerance * 100:.3g}"
+    margin = f" (±{gap}{share}{gap}%)" if stated.tolerance else ""
     return f"{_SIGNS[stated.relation]} {number(stated.value, unit)}{margin}"
 
 

@@ -45,7 +45,7 @@ def decode_passes(
     model: Model | None = None, short: int = 16, long: int = 200, plant: str = ""
 ) -> list[Case]:
     """Decode passes for a short and a long answer, beside G and G − 1."""
-    model = model or standins.small("auto")
+    model = model or standins.tiny()
     tries = (("short-answer", short), ("long-answer", long))
     return [
         Case(regime, answer_passes(model, 12, g, plant), source=g, ours=g - 1, detail=f"G = {g}")

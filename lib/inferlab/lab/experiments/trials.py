@@ -18,9 +18,11 @@ from inferlab.lab.experiments import (
     frozen,
     lifetime,
     limits,
+    pace,
     passes,
     phases,
     positions,
+    whole,
 )
 from inferlab.lab.verdicts import Case
 
@@ -48,6 +50,7 @@ TRIALS: Mapping[str, Trial] = {
     "prefill-sets-ttft": Trial(phases.first_token, ("second-token",)),
     "decode-memory-bound": Trial(bandwidth.decode_against_memory, ("both-ways", "swapped")),
     "compute-idle-in-decode": Trial(bandwidth.idle_arithmetic, ("swapped",)),
+    "steady-pace": Trial(pace.steady_pace, ("forgets", "nobody", "steep")),
     "cache-avoids-recomputing": Trial(phases.cache_or_none, ("missing-cache",)),
     "cache-is-a-major-consumer": Trial(arithmetic.cache_share, ("one-user",)),
     "two-flops-per-parameter": Trial(arithmetic.per_token, _COUNTS),
@@ -64,6 +67,9 @@ TRIALS: Mapping[str, Trial] = {
     "decode-is-the-dearer-half": Trial(phases.dearer_half, ("swapped", "answer-is-read")),
     "one-dense-product": Trial(arithmetic.dense_products, ("no-attention",)),
     "later-positions-do-not-exist": Trial(positions.later_positions, ("same-token", "forgetful")),
+    "asymmetry-is-the-whole-story": Trial(
+        whole.request_and_parts, ("free-reading", "free-writing", "forgets")
+    ),
     "full-pass-every-request": Trial(passes.tokens_passed, ("forgets",)),
     "same-arithmetic-for-life": Trial(frozen.same_arithmetic, ("remembers",)),
     "split-follows-from-autoregression": Trial(
