@@ -74,16 +74,16 @@ $(VENV)/.dev: $(NEEDS) | $(VENV)/.python
 
 $(VENV)-lowest/.lowest: $(NEEDS) .ci/lowest.py | $(VENV)-lowest/.python
 	$(PYTHON) .ci/lowest.py > $(VENV)-lowest/constraints.txt
-	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check \
+	$(VENV)-lowest/bin/python -m pip install --no-compile --quiet --disable-pip-version-check \
 	  -c $(VENV)-lowest/constraints.txt -e '.[dev]'
 	@touch $@
 
 # Colab's ipykernel comes last and alone: what makes the book asks for a newer one
 $(VENV)-colab/.colab: $(NEEDS) .ci/colab.py tests/data/colab_pip_freeze_gpu_2026-08-19.txt | $(VENV)-colab/.python
 	$(PYTHON) .ci/colab.py > $(VENV)-colab/constraints.txt
-	$(VENV)-colab/bin/python -m pip install --quiet --disable-pip-version-check \
+	$(VENV)-colab/bin/python -m pip install --no-compile --quiet --disable-pip-version-check \
 	  -c $(VENV)-colab/constraints.txt -e '.[dev]' pandas
-	$(VENV)-colab/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	$(VENV)-colab/bin/python -m pip install --no-compile --quiet --disable-pip-version-check --no-deps \
 	  $$(grep '^ipykernel==' tests/data/colab_pip_freeze_gpu_2026-08-19.txt)
 	@touch $@
 
