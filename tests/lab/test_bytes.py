@@ -83,12 +83,20 @@ def test_the_bound_of_the_clock():
     assert (timed.predicted(), timed.predicted(2)) == pytest.approx((0.04, 0.08))
 
 
-@pytest.mark.parametrize(("times", "verdict"), [(1.2, "wrong"), (2.2, "undecided")])
-def test_the_claim_follows_the_clock_too(tiny, times, verdict):
+@pytest.mark.parametrize(("times", "cases"), [(1.2, 3), (2.2, 2)])
+def test_the_clock_is_a_witness_only_where_its_bound_excludes_2n(tiny, times, cases):
     models = [random_model(tiny, "cpu", dtype) for dtype in ("fp32", "bf16")]
-    result = claim("bytes-per-step", moved.per_step(models, _clocked(times)), strict=False)
-    assert result.verdict == verdict
-    assert [c.outcomes["ours"] for c in result.cases[:2]] == ["agrees", "agrees"]
+    result = claim("bytes-per-step", moved.per_step(models, _clocked(times)), strict=True)
+    assert result.verdict == "wrong"
+    assert [c.outcomes["ours"] for c in result.cases] == ["agrees"] * cases
+    assert not result.missing
+
+
+def test_a_step_shorter_than_its_weights_take_contradicts_us(tiny):
+    models = [random_model(tiny, "cpu", dtype) for dtype in ("fp32", "bf16")]
+    result = claim("bytes-per-step", moved.per_step(models, _clocked(0.6)), strict=False)
+    assert result.cases[-1].outcomes == {"source": "excluded", "ours": "excluded"}
+    assert not result.as_recorded
 
 
 def test_a_step_that_makes_two_passes_is_seen(tiny, monkeypatch):

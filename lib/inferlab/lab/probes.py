@@ -56,8 +56,8 @@ def read_probe(device: str = "cpu", kind: str = "sum", nbytes: int | None = None
 
     kind  "sum"   one stream of fp32, added up
           "dot"   two streams of fp32, multiplied and added up
-          "gemv"  one row times a matrix, 16-bit where the device multiplies it, in the layout the
-                  engine reads: the access pattern of decode
+          "gemv"  one row times a matrix, 16-bit where the device multiplies it, by the kernel that
+                  the engine takes for one row: the access pattern of decode
     Raises ValueError for an unknown kind, MemoryError where the buffer does not fit.
     """
     if kind not in READS:
@@ -105,13 +105,19 @@ def gemm_probe(
 
 
 def _gemv(halves: torch.Tensor) -> Callable[[], object]:
-    """One row times the buffer as a matrix (n, 4096), in the engine's layout for this device."""
-    packed = kernels.packs(halves.device, halves.dtype)
-    matrix = halves if packed or halves.device.type != "cpu" else halves.view(torch.float32)
-    kind = "packed" if kernels.packs(matrix.device, matrix.dtype) else "plain"
+    """One row times the buffer as a matrix (n, 4096), by the engine's kernel for one row here."""
+    narrow = halves.device.type != "cpu" or kernels.packs(halves.device, halves.dtype)
+    matrix = halves if narrow else halves.view(torch.float32)
+    kind = kernels.default(matrix.device, matrix.dtype)["linear"]["gemv"]
     linear = kernels.Linear(matrix.view(-1, 4096), None, {kind})
     x = torch.ones(1, 4096, dtype=matrix.dtype, device=matrix.device)  # (1, 4096)
-    return torch.inference_mode()(lambda: linear(x, kind))
+
+    @torch.inference_mode()
+    def run() -> object:
+        with kernels.switches(kind):
+            return linear(x, kind)
+
+    return run
 
 
 def _check_room(device: torch.device, nbytes: int) -> None:

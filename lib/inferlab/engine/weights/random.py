@@ -20,9 +20,9 @@ def random_weights(
 ) -> dict[str, torch.Tensor]:
     """Weights for `shape` on `device` in `dtype`, GGUF name -> tensor: w ~ N(0, 0.02²), norms 1.
 
-    `DRAWN` numbers are drawn, and each tensor repeats them from a place of its own: a CPU draws
-    at a tenth of the rate at which it copies, and time depends on neither. Each tensor is made on
-    the device in its final type, so nothing passes through the CPU. The same seed gives the same
+    `DRAWN` numbers are drawn, and each tensor repeats them from a place of its own: a CPU copies
+    faster than it draws, and the time of a pass depends on neither. Each tensor is made on the
+    device in its final type, so nothing passes through the CPU. The same seed gives the same
     weights on the same kind of device. Raises ValueError for a shape that the engine does not
     compute.
     """

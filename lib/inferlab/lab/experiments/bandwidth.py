@@ -11,22 +11,31 @@ import torch
 
 from inferlab.engine.model import Model
 from inferlab.lab.experiments import phases, standins
-from inferlab.lab.experiments.bytes import step, weights
+from inferlab.lab.experiments.bytes import by_clock, step, weights
 from inferlab.lab.intervals import Interval, ratio
 from inferlab.lab.pairs import Paired, paired
+from inferlab.lab.probes import Probe
 from inferlab.lab.traffic import traffic
+from inferlab.lab.verdicts import Case
 from inferlab.theory import counts
 
 ROUNDS = 15
 
 
 def step_against_reading(
-    model: Model, context: int, batch: int = 1, rounds: int = ROUNDS, plant: str = ""
+    model: Model,
+    context: int,
+    batch: int = 1,
+    rounds: int = ROUNDS,
+    plant: str = "",
+    probe: Probe | None = None,
 ) -> Paired:
     """A decode pass beside a read of memory; the works are the bytes streamed and the bytes read.
 
-    plant  "both-ways" counts the bytes of the read as if they were written as well; "swapped"
-           reads a prompt instead of writing; "twice" makes the pass two times: it moves 2N·b
+    probe  default the read of one row's product, as the engine reads
+    plant  "both-ways" counts the bytes of the read as if they were written as well; "half" counts
+           every second of them; "swapped" reads a prompt instead of writing; "twice" makes the
+           pass two times: it moves 2N·b
     """
     write = standins.writer(model, context, batch)
     if plant == "swapped":
@@ -37,9 +46,9 @@ def step_against_reading(
     sequences = [counts.Sequence(1, context)] * batch
     dtype = model.dtype_name
     work = counts.step(model.shape, sequences, weight_dtype=dtype, kv_dtype=dtype).bytes_streamed
-    probe, where = standins.memory_read(str(model.device)), str(model.device)
-    if plant == "both-ways":
-        probe = replace(probe, work=2 * probe.work)
+    where = str(model.device)
+    probe = probe or standins.memory_read(where)
+    probe = replace(probe, work=probe.work * {"both-ways": 2, "half": 0.5}.get(plant, 1))
     return paired(probe, write, rounds, 1, step_work=work, balance=batch == 1, device=where)
 
 
@@ -72,21 +81,20 @@ def idle_arithmetic(
     return {"batch-1": paired(probe, step, rounds, 1, step_work=work, device=where).efficiency()}
 
 
-def bytes_per_step(
-    model: Model | None = None, rounds: int = ROUNDS, plant: str = ""
-) -> dict[str, object]:
+def bytes_per_step(model: Model | None = None, rounds: int = ROUNDS, plant: str = "") -> list[Case]:
     """Bytes of weights that one decode pass takes in ÷ N·b: watched as it runs, and by the clock.
 
-    By the clock: what could have been read in the time of the pass, at the read bandwidth beside
-    it, ÷ N·b. More than that cannot have been read.
+    By the clock: what could have been read in the time of the pass, at the fastest read bandwidth
+    beside it, ÷ N·b. More than that cannot have been read (`bytes.by_clock`).
     """
     model = model or standins.wide()
-    pair = step_against_reading(model, 64, 1, rounds, plant)
-    found: dict[str, object] = {}
-    for dtype in ("fp32", "bf16"):
-        held = standins.tiny(dtype, str(model.device))
-        found[dtype] = weights_taken(held, plant)
-    return {**found, "clock": ratio(pair.step, pair.ceiling, pair.ceiling_work / weights(model))}
+    where = str(model.device)
+    counted = [
+        Case(dtype, weights_taken(standins.tiny(dtype, where), plant)) for dtype in ("fp32", "bf16")
+    ]
+    pair = step_against_reading(model, 64, 1, rounds, plant, standins.fastest_read(where))
+    bound = ratio(pair.step, pair.ceiling, pair.ceiling_work / weights(model))
+    return [*counted, *by_clock(bound, f"{model.shape.name}, {model.dtype_name}")]
 
 
 def weights_taken(model: Model, plant: str = "") -> float:

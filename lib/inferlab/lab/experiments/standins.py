@@ -18,6 +18,7 @@ from inferlab.engine.kvcache import KVCache
 from inferlab.engine.load import DEFAULT, load, random_model
 from inferlab.engine.model import Model
 from inferlab.lab.probes import Probe
+from inferlab.lab.rates import fastest_read as fastest_probe
 from inferlab.lab.rates import read_ceiling
 from inferlab.theory import shapes
 from inferlab.theory.shapes import ModelShape
@@ -51,6 +52,12 @@ def wide(layers: int = 4, dtype: str = "auto", device: str = "cpu") -> Model:
 def memory_read(device: str = "cpu") -> Probe:
     """The read of memory that a decode pass is held against."""
     return read_ceiling(device)
+
+
+@functools.lru_cache(maxsize=1)
+def fastest_read(device: str = "cpu") -> Probe:
+    """The fastest read of memory: more than it cannot be read in the time it takes."""
+    return fastest_probe(device)
 
 
 @functools.lru_cache(maxsize=3)

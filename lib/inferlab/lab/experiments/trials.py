@@ -59,7 +59,7 @@ TRIALS: Mapping[str, Trial] = {
     "total-flops": Trial(arithmetic.whole, _COUNTS),
     "worked-example": Trial(arithmetic.worked_example, ("macs",)),
     "equal-flops-unequal-time": Trial(phases.equal_flops, ("swapped", "answer-is-read")),
-    "bytes-per-step": Trial(bandwidth.bytes_per_step, ("twice", "both-ways")),
+    "bytes-per-step": Trial(bandwidth.bytes_per_step, ("twice", "half")),
     "fewer-bits-help": Trial(bandwidth.fewer_bits, ("same", "swapped")),
     "batching-helps": Trial(batching.throughput, ("one-by-one", "swapped")),
     "one-user-barely-uses-a-gpu": Trial(batching.one_of_many, ("one-by-one",)),
