@@ -119,6 +119,7 @@ FAULTS = {
     "no reason": (_change(kind="norm", regimes=[]), "says why"),
     "ours without words": (_drop("we_say"), "ours needs we_say"),
     "by a guess": (_change(by="guess"), "by is one of"),
+    "needs a wish": (lambda entry: entry["regimes"][0].update(needs="luck"), "fp32: needs"),
     "band without width": (_change(source={"relation": "~", "value": 2}), "tolerance"),
     "no number": (_change(source={"relation": "=="}), "value or a formula"),
     "other verdict": (_change(recorded="holds"), "makes 'wrong', and 'holds' stands there"),

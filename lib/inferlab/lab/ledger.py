@@ -17,6 +17,7 @@ from inferlab.lab.verdicts import Statement
 KINDS = ("number", "ratio", "inequality", "limit", "definition", "norm")
 UNTESTABLE = ("definition", "norm")
 MEANS = ("count", "clock")
+NEEDS = ("cuda", "bound")
 PARTIES = ("source", "ours")
 
 
@@ -188,6 +189,7 @@ def _check(entry: Entry, titles: Mapping[str, str]) -> None:
         known = set(regime.expect) <= set(PARTIES) and set(regime.expect.values()) <= set(outcomes)
         problems.append((not regime.expect or not known, f"{regime.id}: expect {outcomes}"))
         problems.append((regime.by not in (None, *MEANS), f"{regime.id}: by is one of {MEANS}"))
+        problems.append((regime.needs not in (None, *NEEDS), f"{regime.id}: needs {NEEDS}"))
         for party in regime.expect:
             claimed = entry.claimed(party, regime)
             problems.append((claimed is None, f"{regime.id}: {party} states nothing"))

@@ -89,9 +89,8 @@ def bytes_per_step(model: Model | None = None, rounds: int = ROUNDS, plant: str 
     """
     model = model or standins.wide()
     where = str(model.device)
-    counted = [
-        Case(dtype, weights_taken(standins.tiny(dtype, where), plant)) for dtype in ("fp32", "bf16")
-    ]
+    narrow = [standins.tiny(dtype, where) for dtype in ("fp32", "bf16")]
+    counted = [Case(m.dtype_name, weights_taken(m, plant), detail=m.shape.name) for m in narrow]
     pair = step_against_reading(model, 64, 1, rounds, plant, standins.fastest_read(where))
     bound = ratio(pair.step, pair.ceiling, pair.ceiling_work / weights(model))
     return [*counted, *by_clock(bound, f"{model.shape.name}, {model.dtype_name}")]

@@ -63,11 +63,7 @@ def fastest_read(device: str = "cpu") -> Probe:
 @functools.lru_cache(maxsize=3)
 def tiny(dtype: str = "auto", device: str = "cpu") -> Model:
     """24 layers of next to no width, 5 M parameters: many operations and little to read."""
-    shape = replace(
-        wide_shape(24), d_model=128, n_heads=4, n_kv_heads=2, head_dim=32, d_ff=384, vocab=512,
-        name="24 narrow layers",
-    )  # fmt: skip
-    return random_model(shape, device, dtype)
+    return _narrower(24, 128, 4, 2, 32, 384, 512, "24 narrow layers", device, dtype)
 
 
 @functools.lru_cache(maxsize=1)
@@ -75,19 +71,24 @@ def keyed(dtype: str = "auto", device: str = "cpu") -> Model:
     """Narrow layers in which every head has keys and values of its own: 26 M parameters, which the
     cache outweighs from some 3,200 tokens on.
     """
-    shape = replace(
-        wide_shape(8), d_model=512, n_heads=8, n_kv_heads=8, head_dim=64, d_ff=1408, vocab=512,
-        name="8 layers of width 512",
-    )  # fmt: skip
-    return random_model(shape, device, dtype)
+    return _narrower(8, 512, 8, 8, 64, 1408, 512, "8 layers of width 512", device, dtype)
 
 
 @functools.lru_cache(maxsize=2)
 def slim(layers: int = 2, dtype: str = "auto", device: str = "cpu") -> Model:
     """Layers of width 1,024; of two, 27 M parameters, whole requests take a tenth of a second."""
+    name = f"{layers} layers of width 1,024"
+    return _narrower(layers, 1024, 16, 4, 64, 2816, 2048, name, device, dtype)
+
+
+def _narrower(
+    layers: int, d_model: int, n_heads: int, n_kv_heads: int, head_dim: int, d_ff: int, vocab: int,
+    name: str, device: str, dtype: str,
+) -> Model:  # fmt: skip
+    """`wide_shape` in other widths, with random weights."""
     shape = replace(
-        wide_shape(layers), d_model=1024, n_heads=16, n_kv_heads=4, head_dim=64, d_ff=2816,
-        vocab=2048, name=f"{layers} layers of width 1,024",
+        wide_shape(layers), d_model=d_model, n_heads=n_heads, n_kv_heads=n_kv_heads,
+        head_dim=head_dim, d_ff=d_ff, vocab=vocab, name=name,
     )  # fmt: skip
     return random_model(shape, device, dtype)
 
